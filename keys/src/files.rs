@@ -1,0 +1,256 @@
+//! Key files: 0600 in a directory that is 0700, refused when looser.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use minicbor::bytes::{ByteArray, ByteVec};
+use minicbor::{Decode, Encode};
+use zeroize::Zeroizing;
+
+use crate::cbor;
+use crate::id::{AgentId, base32};
+use crate::pair::{KeyPair, SealedBoxKey};
+use crate::secret::{InstanceKeys, RequestSecret};
+
+/// Why a key file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The operating system refused.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Others than the owner may read or write it.
+    #[error("{path} has mode {mode:04o}, which lets others in; run: chmod {wanted:04o} {path}")]
+    TooLoose {
+        /// The file or directory.
+        path: PathBuf,
+        /// The mode it has.
+        mode: u32,
+        /// The mode it must have.
+        wanted: u32,
+    },
+    /// Not a key file of the expected kind and version.
+    #[error("{path} is not a {kind} key file of a version this kwoon knows; restore it from a backup")]
+    NotAKey {
+        /// The file.
+        path: PathBuf,
+        /// What was expected.
+        kind: &'static str,
+    },
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> FileError + '_ {
+    move |source| FileError::Io { path: path.to_owned(), source }
+}
+
+/// Fills 32 bytes from the operating system.
+///
+/// # Errors
+/// If the operating system gives none.
+pub fn random() -> io::Result<Zeroizing<[u8; 32]>> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    getrandom::fill(bytes.as_mut()).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(bytes)
+}
+
+/// Makes a directory with mode 0700, or checks that an existing one is not looser.
+///
+/// # Errors
+/// See [`FileError`].
+pub fn private_dir(path: &Path) -> Result<(), FileError> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_private(path, 0o700),
+        Err(source) => Err(FileError::Io { path: path.to_owned(), source }),
+    }
+}
+
+/// Checks that nobody but the owner has any right on `path`.
+///
+/// # Errors
+/// [`FileError::TooLoose`] otherwise.
+pub fn check_private(path: &Path, wanted: u32) -> Result<(), FileError> {
+    let mode = fs::metadata(path).map_err(io_error(path))?.permissions().mode() & 0o7777;
+    if mode & 0o077 == 0 { Ok(()) } else { Err(FileError::TooLoose { path: path.to_owned(), mode, wanted }) }
+}
+
+/// Writes a file of mode 0600 so that after a crash either the old or the new content is there, and it is on disk
+/// when this returns.
+///
+/// # Errors
+/// If the operating system refuses.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let temporary = parent.join(name);
+    let written = (|| {
+        let _ = fs::remove_file(&temporary);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        File::open(parent)?.sync_all()
+    })();
+    written.map_err(|error| {
+        let _ = fs::remove_file(&temporary);
+        io_error(path)(error)
+    })
+}
+
+/// Reads a file of mode 0600, at most 64 KiB of it.
+///
+/// # Errors
+/// If it is looser, or the operating system refuses.
+pub fn read_private(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileError> {
+    let file = File::open(path).map_err(io_error(path))?;
+    let metadata = file.metadata().map_err(io_error(path))?;
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(FileError::TooLoose { path: path.to_owned(), mode, wanted: 0o600 });
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
+    file.take(64 << 10).read_to_end(&mut bytes).map_err(io_error(path))?;
+    Ok(bytes)
+}
+
+#[derive(Encode, Decode)]
+#[cbor(map)]
+struct InstanceFile {
+    #[n(0)]
+    agent: AgentId,
+    #[n(1)]
+    signing: ByteArray<32>,
+    #[n(2)]
+    opening: ByteArray<32>,
+    #[n(3)]
+    secrets: Vec<ByteVec>,
+}
+
+fn header(kind: &str) -> String {
+    format!("kwoon {kind} key, version 1\n")
+}
+
+fn write_key(path: &Path, kind: &str, payload: &[u8]) -> Result<(), FileError> {
+    let mut text = Zeroizing::new(header(kind).into_bytes());
+    text.extend_from_slice(Zeroizing::new(base32().encode(payload)).as_bytes());
+    text.push(b'\n');
+    write_private(path, &text)
+}
+
+fn read_key(path: &Path, kind: &'static str) -> Result<Zeroizing<Vec<u8>>, FileError> {
+    let bytes = read_private(path)?;
+    let not_a_key = || FileError::NotAKey { path: path.to_owned(), kind };
+    let body = bytes.strip_prefix(header(kind).as_bytes()).ok_or_else(not_a_key)?;
+    let body = body.strip_suffix(b"\n").unwrap_or(body);
+    base32().decode(body).map(Zeroizing::new).map_err(|_| not_a_key())
+}
+
+/// Writes the key of an owner or a host (`kind`).
+///
+/// # Errors
+/// See [`FileError`].
+pub fn write_pair(path: &Path, kind: &'static str, pair: &KeyPair) -> Result<(), FileError> {
+    write_key(path, kind, pair.seed().as_ref())
+}
+
+/// Reads the key of an owner or a host.
+///
+/// # Errors
+/// See [`FileError`].
+pub fn read_pair(path: &Path, kind: &'static str) -> Result<KeyPair, FileError> {
+    let seed = read_key(path, kind)?;
+    let seed: &[u8; 32] = seed.as_slice().try_into().map_err(|_| FileError::NotAKey { path: path.to_owned(), kind })?;
+    Ok(KeyPair::from_seed(seed))
+}
+
+/// Writes the keys of an agent's instance.
+///
+/// # Errors
+/// See [`FileError`].
+pub fn write_instance(path: &Path, keys: &InstanceKeys) -> Result<(), FileError> {
+    let file = InstanceFile {
+        agent: keys.agent,
+        signing: (*keys.signing.seed()).into(),
+        opening: (*keys.opening.seed()).into(),
+        secrets: keys.secrets.iter().map(|secret| secret.bytes().to_vec().into()).collect(),
+    };
+    write_key(path, "instance", &Zeroizing::new(cbor::write(&file)))
+}
+
+/// Reads the keys of an agent's instance.
+///
+/// # Errors
+/// See [`FileError`].
+pub fn read_instance(path: &Path) -> Result<InstanceKeys, FileError> {
+    let bytes = read_key(path, "instance")?;
+    let not_a_key = || FileError::NotAKey { path: path.to_owned(), kind: "instance" };
+    let file: InstanceFile = cbor::read_strict(&bytes).map_err(|_| not_a_key())?;
+    let mut secrets = Vec::new();
+    for secret in &file.secrets {
+        secrets.push(RequestSecret::new(secret.as_slice().try_into().map_err(|_| not_a_key())?));
+    }
+    if secrets.is_empty() {
+        return Err(not_a_key());
+    }
+    Ok(InstanceKeys {
+        agent: file.agent,
+        signing: KeyPair::from_seed(&file.signing),
+        opening: SealedBoxKey::from_seed(*file.opening),
+        secrets,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_read_back_and_loose_files_are_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("host.key");
+        let pair = KeyPair::from_seed(&[3; 32]);
+        write_pair(&path, "host", &pair).expect("written");
+        assert_eq!(read_pair(&path, "host").expect("read").public(), pair.public());
+        assert!(matches!(read_pair(&path, "owner"), Err(FileError::NotAKey { .. })));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("chmod");
+        let error = read_pair(&path, "host").expect_err("too loose");
+        assert!(error.to_string().contains("chmod 0600"), "{error}");
+    }
+
+    #[test]
+    fn instance_keys_read_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a.key");
+        let keys = InstanceKeys {
+            agent: AgentId::of(&[b"a"]),
+            signing: KeyPair::from_seed(&[1; 32]),
+            opening: SealedBoxKey::from_seed([2; 32]),
+            secrets: vec![RequestSecret::new([3; 32]), RequestSecret::new([4; 32])],
+        };
+        write_instance(&path, &keys).expect("written");
+        let read = read_instance(&path).expect("read");
+        assert_eq!(read.agent, keys.agent);
+        assert_eq!(read.signing.public(), keys.signing.public());
+        assert_eq!(read.opening.public(), keys.opening.public());
+        assert_eq!(*read.secret().1.bytes(), [4; 32]);
+        let debug = format!("{read:?}");
+        assert!(!debug.contains("[3, 3") && !debug.contains("0303"), "{debug}");
+    }
+
+    #[test]
+    fn a_private_directory_is_made_or_checked() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("home");
+        private_dir(&path).expect("made");
+        private_dir(&path).expect("checked");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
+        assert!(matches!(private_dir(&path), Err(FileError::TooLoose { .. })));
+    }
+}
