@@ -1,1 +1,7 @@
-//! (skeleton)
+//! The rules of kwoon.
+
+#![no_std]
+
+extern crate alloc;
+
+pub mod storage;
