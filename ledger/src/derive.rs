@@ -1,0 +1,264 @@
+//! What a fact does, derived from its cause. The sequencer derives before it records; a replica derives again from what
+//! was recorded. Both call the same function, so they cannot differ.
+
+use kwoon_keys::id::AgentId;
+use kwoon_keys::{RecordKind, cbor, cose};
+use minicbor::bytes::ByteVec;
+
+use crate::action::{Action, Actor, Body, ObjectId, Position, Status};
+use crate::draft::Draft;
+use crate::effect::{Account, Effect};
+use crate::fact::{Cause, Evidence, Opening, RULES, Rejection, SealedOutcome, check_schema};
+use crate::index;
+use crate::limits::{ACCOUNT_RECORDS_MAX, ACTION_BYTES_MAX, ACTION_VALIDITY_MAX, LINKS_MAX};
+use crate::log;
+use crate::refusal::{Code, Refusal, Stop};
+use crate::rules::{self, Decision, Question, assignment, identity, memory};
+use crate::state::Head;
+use crate::storage::ReadError;
+
+/// Why a fact cannot be derived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The rules refuse the action.
+    Refused(Refusal),
+    /// A record is not acceptable.
+    Rejected(Rejection),
+    /// The store could not be read.
+    Unreadable(ReadError),
+}
+
+impl From<Stop> for Fault {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Refused(refusal) => Self::Refused(refusal),
+            Stop::Unreadable(error) => Self::Unreadable(error),
+        }
+    }
+}
+
+impl From<Code> for Fault {
+    fn from(code: Code) -> Self {
+        Self::Refused(code.into())
+    }
+}
+
+impl From<Rejection> for Fault {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
+}
+
+impl From<ReadError> for Fault {
+    fn from(error: ReadError) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+impl From<memory::OpenError> for Fault {
+    fn from(error: memory::OpenError) -> Self {
+        match error {
+            memory::OpenError::Rejected(rejection) => Self::Rejected(rejection),
+            memory::OpenError::Unreadable(error) => Self::Unreadable(error),
+        }
+    }
+}
+
+/// What is to be derived.
+pub(crate) struct Premises<'a> {
+    /// The log.
+    pub object: ObjectId,
+    /// Where it stands; none before the first fact.
+    pub head: Option<&'a Head>,
+    /// What the first fact says about the log.
+    pub opening: Option<&'a Opening>,
+    /// The cause.
+    pub cause: &'a Cause,
+    /// The evidence.
+    pub evidence: &'a [Evidence],
+}
+
+/// Derives the effects of a fact into a draft.
+///
+/// # Errors
+/// See [`Fault`]; the draft is then to be dropped.
+pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<Decision, Fault> {
+    let sequencer = match (premises.head, premises.opening) {
+        (Some(head), None) => head.sequencer,
+        (None, Some(opening)) if opening.rules == RULES => opening.sequencer,
+        (None, Some(_)) => return Err(Rejection::UnknownVersion.into()),
+        _ => return Err(Rejection::Chain.into()),
+    };
+    match premises.cause {
+        Cause::Action(signed) => derive_action(draft, premises, signed, &sequencer),
+        Cause::Expiry(due) => {
+            assignment::expire(draft, due).map_err(|stop| match stop {
+                Stop::Refused(_) => Fault::Rejected(Rejection::Expiry),
+                Stop::Unreadable(error) => Fault::Unreadable(error),
+            })?;
+            Ok(Decision::Effects)
+        }
+        Cause::Account(agent, records) => {
+            if premises.opening.is_some() || records.len() > ACCOUNT_RECORDS_MAX {
+                return Err(Rejection::Identity.into());
+            }
+            let account = advance_account(draft, *agent, records)?;
+            rules::account_changed(draft, &premises.object, *agent, &account)?;
+            Ok(Decision::Effects)
+        }
+        Cause::Consequence(outcome) => {
+            derive_consequence(draft, premises, outcome, &sequencer)?;
+            Ok(Decision::Effects)
+        }
+        // No rules version yet has a change of epoch, so none is guessed at.
+        Cause::Epoch(_) => Err(Rejection::UnknownKind.into()),
+    }
+}
+
+fn derive_action(
+    draft: &mut Draft<'_>,
+    premises: &Premises<'_>,
+    signed: &[u8],
+    sequencer: &kwoon_keys::PublicKey,
+) -> Result<Decision, Fault> {
+    let action = read_action(signed)?;
+    if action.needs.len() > LINKS_MAX || action.after.len() > LINKS_MAX {
+        return Err(Fault::Refused(Refusal::argument("after", "at most 64 actions")));
+    }
+    let validity = action.expires_at.since(action.issued_at);
+    if validity > ACTION_VALIDITY_MAX || draft.time >= action.expires_at {
+        return Err(Code::ActionExpired.into());
+    }
+    check_position(draft, premises.head, action.position.as_ref())?;
+    // L3.1, EV.5: a request takes effect once, however many attempts of it arrive.
+    if index::is_sealed_in(&draft.overlay, &action.request(), draft.number)? {
+        return Err(Rejection::Rule.into());
+    }
+    if let ObjectId::Identity(id) = premises.object {
+        check_identity_object(premises, &action, signed, id)?;
+        identity::decide(draft, &action, signed)?;
+        return Ok(Decision::Effects);
+    }
+    let Actor::Agent(actor, instance) = action.actor else { return Err(Code::BadReference.into()) };
+    if let Some(opening) = premises.opening {
+        open(draft, premises, opening, &action, actor)?;
+    } else if action.object != Some(premises.object) {
+        return Err(Code::BadReference.into());
+    }
+    let account = draft.cells().account(&actor)?.ok_or(Rejection::UnknownInstance)?;
+    let instance = account.instance(instance).ok_or(Rejection::UnknownInstance)?;
+    if cose::verify(RecordKind::Action, signed, &instance.signing_key).is_err() {
+        return Err(Rejection::Signature.into());
+    }
+    // A1
+    if account.status != Status::Active {
+        return Err(Code::AgentInactive.into());
+    }
+    let question = Question {
+        object: premises.object,
+        sequencer: &sequencer.0,
+        action: &action,
+        signed,
+        evidence: premises.evidence,
+    };
+    Ok(rules::decide(draft, &question, actor)?)
+}
+
+/// Decodes an action without verifying it.
+///
+/// # Errors
+/// [`Rejection::UnknownVersion`] and [`Rejection::UnknownKind`] tell what is later from what is broken (EV.3).
+pub fn read_action(signed: &[u8]) -> Result<Action, Rejection> {
+    if signed.len() > ACTION_BYTES_MAX {
+        return Err(Rejection::Undecodable);
+    }
+    let payload = cose::payload(RecordKind::Action, signed).map_err(|_| Rejection::Undecodable)?;
+    check_schema(payload)?;
+    cbor::read_lenient(payload).map_err(|_| Rejection::UnknownKind)
+}
+
+/// The position that the author of an action had folded must be one of this very log, so that two branches shown to two
+/// members are never joined unnoticed.
+fn check_position(draft: &Draft<'_>, head: Option<&Head>, position: Option<&Position>) -> Result<(), Fault> {
+    match (head, position) {
+        (None, None) => Ok(()),
+        (Some(head), Some(position)) if position.epoch <= head.epoch => {
+            let known = log::head_at(&draft.overlay, draft.number, head, position.index)?;
+            if known == Some(position.head) { Ok(()) } else { Err(Rejection::Chain.into()) }
+        }
+        _ => Err(Rejection::Chain.into()),
+    }
+}
+
+fn check_identity_object(premises: &Premises<'_>, action: &Action, signed: &[u8], id: AgentId) -> Result<(), Fault> {
+    let (_, hash) = identity::read_record(signed)?;
+    match &action.body {
+        Body::AgentCreate(genesis) => {
+            let opened_here = premises.opening.is_some_and(|opening| {
+                opening.sequencer == genesis.instance.host && opening.creator.is_empty() && opening.origin.is_none()
+            });
+            if hash == id.0 && action.object.is_none() && opened_here {
+                Ok(())
+            } else {
+                Err(Rejection::Identity.into())
+            }
+        }
+        _ if action.object == Some(premises.object) => Ok(()),
+        _ => Err(Rejection::Identity.into()),
+    }
+}
+
+/// Opens a log: the creator's account enters it, and a memory born of an entry gets its first version.
+fn open(
+    draft: &mut Draft<'_>,
+    premises: &Premises<'_>,
+    opening: &Opening,
+    action: &Action,
+    actor: AgentId,
+) -> Result<(), Fault> {
+    let account = advance_account(draft, actor, &opening.creator)?;
+    if !account.lives_on(&opening.sequencer) {
+        return Err(Rejection::UnknownInstance.into());
+    }
+    match (&opening.origin, rules::created(action, &opening.sequencer.0)) {
+        (None, Some(created)) if created == premises.object && action.object.is_none() => Ok(()),
+        (Some(origin), None) if action.object == Some(premises.object) => {
+            let (_, effects) = origin.outcome.verify(&origin.sequencer)?;
+            Ok(memory::begin_born(draft, &premises.object, actor, &effects)?)
+        }
+        _ => Err(Rejection::Chain.into()),
+    }
+}
+
+fn advance_account(draft: &mut Draft<'_>, agent: AgentId, records: &[ByteVec]) -> Result<Account, Fault> {
+    let known = draft.cells().account(&agent)?;
+    let account = identity::account_after(known, agent, records)?;
+    draft.emit(Effect::AccountSet(agent, account.clone()))?;
+    Ok(account)
+}
+
+fn derive_consequence(
+    draft: &mut Draft<'_>,
+    premises: &Premises<'_>,
+    outcome: &SealedOutcome,
+    sequencer: &kwoon_keys::PublicKey,
+) -> Result<(), Fault> {
+    let (fact, effects) = outcome.verify(sequencer)?;
+    let Cause::Action(signed) = &fact.cause else { return Err(Rejection::Evidence.into()) };
+    let action = read_action(signed)?;
+    let Actor::Agent(author, instance) = action.actor else { return Err(Rejection::Evidence.into()) };
+    if let Some(opening) = premises.opening {
+        if opening.origin.is_some() {
+            return Err(Rejection::Chain.into());
+        }
+        advance_account(draft, author, &opening.creator)?;
+    } else if draft.cells().publication()?.author != author {
+        return Err(Rejection::Evidence.into());
+    }
+    let account = draft.cells().account(&author)?.ok_or(Rejection::UnknownInstance)?;
+    let instance = account.instance(instance).ok_or(Rejection::UnknownInstance)?;
+    if cose::verify(RecordKind::Action, signed, &instance.signing_key).is_err() {
+        return Err(Rejection::Signature.into());
+    }
+    Ok(memory::decide_consequence(draft, &premises.object, author, &fact, &effects)?)
+}

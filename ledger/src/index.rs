@@ -1,0 +1,433 @@
+//! Indexes over all logs of a host: where an id lives, what a request became, what is due next, and the lists (turn,
+//! opportunities, threads, memories) in an order that a walk can leave and come back to.
+
+use alloc::vec::Vec;
+
+use kwoon_keys::cbor;
+use kwoon_keys::id::{AgentId, AssignmentId, MemoryId, ReceiptId, RequestId, ThreadId};
+use minicbor::{Decode, Encode};
+
+use crate::action::ObjectId;
+use crate::effect::Obligation;
+use crate::state::{ObjectNumber, number_at_end};
+use crate::storage::{Order, Overlay, Read, ReadError, Table};
+use crate::time::Time;
+
+/// The first bytes of index keys in the derived table.
+const ID: u8 = 0x02;
+const REQUEST: u8 = 0x03;
+const RECEIPT: u8 = 0x04;
+const DUE: u8 = 0x05;
+const PUBLIC: u8 = 0x06;
+const LIST: u8 = 0x10;
+const LIST_BY_ARRIVAL: u8 = 0x20;
+const LIST_BY_HANDLE: u8 = 0x30;
+
+/// The first 128 bits of an id, as they are shown outside.
+pub type Short = [u8; 16];
+
+/// What an outside id can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum IdKind {
+    /// An agent.
+    Agent = 0,
+    /// A memory.
+    Memory = 1,
+    /// A publication.
+    Publication = 2,
+    /// A thread.
+    Thread = 3,
+    /// An assignment.
+    Assignment = 4,
+}
+
+/// Where an id lives.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum Place {
+    /// It names a log.
+    #[n(0)]
+    Log(#[n(0)] ObjectNumber),
+    /// A memory that an entry brought forth and that has no log yet: the thread and the entry's number.
+    #[n(1)]
+    Born(#[n(0)] ObjectNumber, #[n(1)] u64, #[n(2)] MemoryId),
+    /// An assignment: the thread and the number of the carrying entry.
+    #[n(2)]
+    Assignment(#[n(0)] ObjectNumber, #[n(1)] u64, #[n(2)] AssignmentId),
+}
+
+fn id_key(kind: IdKind, short: &Short) -> Vec<u8> {
+    let mut key = alloc::vec![ID, kind as u8];
+    key.extend_from_slice(short);
+    key
+}
+
+/// Where an id of a kind lives, by its outside form.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn find(read: &dyn Read, kind: IdKind, short: &Short) -> Result<Option<Place>, ReadError> {
+    load(read, &id_key(kind, short))
+}
+
+/// The number of an object's log on this host.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn number(read: &dyn Read, object: &ObjectId) -> Result<Option<ObjectNumber>, ReadError> {
+    let kind = match object {
+        ObjectId::Identity(_) => IdKind::Agent,
+        ObjectId::Memory(_) => IdKind::Memory,
+        ObjectId::Publication(_) => IdKind::Publication,
+        ObjectId::Thread(_) => IdKind::Thread,
+        ObjectId::Task(_) | ObjectId::Engagement(_) => return Ok(None),
+    };
+    Ok(match find(read, kind, &object.digest().short())? {
+        Some(Place::Log(number)) => Some(number),
+        _ => None,
+    })
+}
+
+/// The kind under which an object's id is found.
+pub(crate) fn set_log(overlay: &mut Overlay<'_>, object: &ObjectId, number: ObjectNumber) {
+    let kind = match object {
+        ObjectId::Identity(_) => IdKind::Agent,
+        ObjectId::Memory(_) => IdKind::Memory,
+        ObjectId::Publication(_) => IdKind::Publication,
+        ObjectId::Thread(_) => IdKind::Thread,
+        ObjectId::Task(_) | ObjectId::Engagement(_) => return,
+    };
+    set_place(overlay, kind, &object.digest().short(), &Place::Log(number));
+}
+
+pub(crate) fn set_place(overlay: &mut Overlay<'_>, kind: IdKind, short: &Short, place: &Place) {
+    overlay.put(Table::Derived, id_key(kind, short), cbor::write(place));
+}
+
+fn load<T: for<'b> Decode<'b, ()>>(read: &dyn Read, key: &[u8]) -> Result<Option<T>, ReadError> {
+    match read.get(Table::Derived, key)? {
+        Some(bytes) => cbor::read_own(&bytes).map(Some).map_err(|_| ReadError::damaged("an index row")),
+        None => Ok(None),
+    }
+}
+
+fn key(first: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let mut key = alloc::vec![first];
+    for part in parts {
+        key.extend_from_slice(part);
+    }
+    key
+}
+
+/// The fact that a request became: log and index. A request that became facts in several logs (one key used on two hosts
+/// that had not met) gives the log that came here first.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn request(read: &dyn Read, id: &RequestId) -> Result<Option<(ObjectNumber, u64)>, ReadError> {
+    let prefix = key(REQUEST, &[id.as_bytes()]);
+    let rows = read.prefix(Table::Derived, &prefix, Order::Rising, 1)?;
+    let Some((key, value)) = rows.first() else { return Ok(None) };
+    let number = key[prefix.len()..].try_into().map_err(|_| ReadError::damaged("an index row"))?;
+    let index = cbor::read_own(value).map_err(|_| ReadError::damaged("an index row"))?;
+    Ok(Some((ObjectNumber::from_be_bytes(number), index)))
+}
+
+/// Whether a request became a fact of this log. It does so at most once (L3.1).
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn is_sealed_in(read: &dyn Read, id: &RequestId, number: ObjectNumber) -> Result<bool, ReadError> {
+    let key = key(REQUEST, &[id.as_bytes(), &number.to_be_bytes()]);
+    Ok(read.get(Table::Derived, &key)?.is_some())
+}
+
+/// The id of a request's receipt.
+pub fn receipt_id(id: &RequestId) -> ReceiptId {
+    ReceiptId::of(&[id.as_bytes()])
+}
+
+/// The request of a receipt, by the receipt's outside form.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn receipt(read: &dyn Read, short: &Short) -> Result<Option<RequestId>, ReadError> {
+    load(read, &key(RECEIPT, &[short]))
+}
+
+pub(crate) fn set_request(overlay: &mut Overlay<'_>, id: &RequestId, number: ObjectNumber, index: u64) {
+    let row = key(REQUEST, &[id.as_bytes(), &number.to_be_bytes()]);
+    overlay.put(Table::Derived, row, cbor::write(&index));
+    set_receipt(overlay, id);
+}
+
+/// Makes a receipt findable. Called for facts here, and by the keeper of outcomes that are no facts.
+pub fn set_receipt(overlay: &mut Overlay<'_>, id: &RequestId) {
+    overlay.put(Table::Derived, key(RECEIPT, &[&receipt_id(id).0.short()]), cbor::write(id));
+}
+
+/// The first deadline of all logs: when, and in which.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn next_due(read: &dyn Read) -> Result<Option<(Time, ObjectNumber)>, ReadError> {
+    let rows = read.prefix(Table::Derived, &[DUE], Order::Rising, 1)?;
+    let Some((key, _)) = rows.first() else { return Ok(None) };
+    let damaged = || ReadError::damaged("a deadline");
+    let time = key.get(1..9).ok_or_else(damaged)?;
+    let number = key.get(9..13).and_then(|bytes| bytes.try_into().ok()).ok_or_else(damaged)?;
+    Ok(Some((Time(number_at_end(time)?), ObjectNumber::from_be_bytes(number))))
+}
+
+fn due_key(time: Time, number: ObjectNumber, entry: u64) -> Vec<u8> {
+    key(DUE, &[&time.0.to_be_bytes(), &number.to_be_bytes(), &entry.to_be_bytes()])
+}
+
+pub(crate) fn set_due(overlay: &mut Overlay<'_>, time: Time, number: ObjectNumber, entry: u64) {
+    overlay.put(Table::Derived, due_key(time, number, entry), Vec::new());
+}
+
+pub(crate) fn clear_due(overlay: &mut Overlay<'_>, time: Time, number: ObjectNumber, entry: u64) {
+    overlay.remove(Table::Derived, due_key(time, number, entry));
+}
+
+pub(crate) fn set_public(overlay: &mut Overlay<'_>, memory: &MemoryId, public: bool) {
+    let key = key(PUBLIC, &[&memory.0.short()]);
+    if public {
+        overlay.put(Table::Derived, key, cbor::write(memory));
+    } else {
+        overlay.remove(Table::Derived, key);
+    }
+}
+
+/// Public memories known here whose short id is after `after`, at most `limit`.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn public_memories(read: &dyn Read, after: Option<&Short>, limit: usize) -> Result<Vec<MemoryId>, ReadError> {
+    let from = match after {
+        Some(short) => key(PUBLIC, &[short, &[0]]),
+        None => key(PUBLIC, &[]),
+    };
+    let rows = read.range(Table::Derived, &from, &[PUBLIC + 1], Order::Rising, limit)?;
+    rows.iter().map(|(_, value)| cbor::read_own(value).map_err(|_| ReadError::damaged("an index row"))).collect()
+}
+
+/// A list that an agent can walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum List {
+    /// Unended obligations: [`TurnRow`].
+    Turn = 0,
+    /// Assignments offered: [`OfferRow`].
+    Opportunities = 1,
+    /// Threads of which the agent is a member: [`ObjectNumber`].
+    Threads = 2,
+    /// Memories of the agent that were not withdrawn (M5): [`MemoryId`].
+    Memories = 3,
+    /// Agents of an owner, by the owner's key: [`AgentId`].
+    Agents = 4,
+    /// Those of [`List::Threads`] that are open.
+    OpenThreads = 5,
+}
+
+/// An obligation in the turn of its bearer.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct TurnRow {
+    /// The thread's number.
+    #[n(0)]
+    pub number: ObjectNumber,
+    /// The thread.
+    #[n(1)]
+    pub thread: ThreadId,
+    /// The obligation.
+    #[n(2)]
+    pub obligation: Obligation,
+}
+
+/// An opportunity of an assignee.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct OfferRow {
+    /// The thread's number.
+    #[n(0)]
+    pub number: ObjectNumber,
+    /// The thread.
+    #[n(1)]
+    pub thread: ThreadId,
+    /// The carrying entry.
+    #[n(2)]
+    pub entry: u64,
+    /// The assignment.
+    #[n(3)]
+    pub assignment: AssignmentId,
+}
+
+/// Where a walk is. Positions are by origin and arrival; what arrives while the walk is under way is left for its last
+/// pages, in the order of arrival, so that nothing is left out and nothing comes twice (O4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Cursor {
+    /// The arrival number at which the walk began.
+    #[n(0)]
+    pub began: u64,
+    /// Whether the walk has come to what arrived since.
+    #[n(1)]
+    pub late: bool,
+    /// The last key given, without list and owner.
+    #[n(2)]
+    pub last: (u64, u64, Handle),
+}
+
+/// 128 bits that name a row of a list: an id in its outside form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Handle(pub Short);
+
+impl<C> Encode<C> for Handle {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        e: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.bytes(&self.0)?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Handle {
+    fn decode(d: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
+        let bytes = d.bytes()?.try_into().map_err(|_| minicbor::decode::Error::message("not 16 bytes"))?;
+        Ok(Self(bytes))
+    }
+}
+
+/// The owner of a list.
+pub fn owner(agent: &AgentId) -> Short {
+    agent.0.short()
+}
+
+fn list_key(first: u8, list: List, owner: &Short, parts: &[&[u8]]) -> Vec<u8> {
+    let mut key = alloc::vec![first | list as u8];
+    key.extend_from_slice(owner);
+    for part in parts {
+        key.extend_from_slice(part);
+    }
+    key
+}
+
+/// Adds a row that sorts by `sort`, then by arrival.
+pub(crate) fn list_put<T: Encode<()>>(
+    overlay: &mut Overlay<'_>,
+    (list, owner, handle): (List, &Short, &Short),
+    sort: u64,
+    arrival: u64,
+    value: &T,
+) {
+    let (sort_key, arrival_key) = (sort.to_be_bytes(), arrival.to_be_bytes());
+    let row = list_key(LIST, list, owner, &[&sort_key, &arrival_key, handle]);
+    overlay.put(Table::Derived, row, cbor::write(value));
+    let by_arrival = list_key(LIST_BY_ARRIVAL, list, owner, &[&arrival_key, handle]);
+    overlay.put(Table::Derived, by_arrival, cbor::write(&sort));
+    let by_handle = list_key(LIST_BY_HANDLE, list, owner, &[handle]);
+    overlay.put(Table::Derived, by_handle, cbor::write(&(sort, arrival)));
+}
+
+/// Removes a row, if it is there.
+///
+/// # Errors
+/// If the store cannot be read.
+pub(crate) fn list_remove(
+    overlay: &mut Overlay<'_>,
+    list: List,
+    owner: &Short,
+    handle: &Short,
+) -> Result<(), ReadError> {
+    let by_handle = list_key(LIST_BY_HANDLE, list, owner, &[handle]);
+    let Some((sort, arrival)) = load::<(u64, u64)>(overlay, &by_handle)? else { return Ok(()) };
+    let (sort, arrival) = (sort.to_be_bytes(), arrival.to_be_bytes());
+    overlay.remove(Table::Derived, by_handle);
+    overlay.remove(Table::Derived, list_key(LIST_BY_ARRIVAL, list, owner, &[&arrival, handle]));
+    overlay.remove(Table::Derived, list_key(LIST, list, owner, &[&sort, &arrival, handle]));
+    Ok(())
+}
+
+/// Whether a list has a row.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn list_has(read: &dyn Read, list: List, owner: &Short, handle: &Short) -> Result<bool, ReadError> {
+    Ok(read.get(Table::Derived, &list_key(LIST_BY_HANDLE, list, owner, &[handle]))?.is_some())
+}
+
+/// How many rows a list has, counted up to `limit`.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn list_count(read: &dyn Read, list: List, owner: &Short, limit: usize) -> Result<usize, ReadError> {
+    Ok(read.prefix(Table::Derived, &list_key(LIST_BY_HANDLE, list, owner, &[]), Order::Rising, limit)?.len())
+}
+
+/// One page of a list, and where the next begins if there is one. `arrivals` is the next arrival number in this state.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn list_page<T: for<'b> Decode<'b, ()>>(
+    read: &dyn Read,
+    list: List,
+    owner: &Short,
+    cursor: Option<Cursor>,
+    limit: usize,
+    arrivals: u64,
+) -> Result<(Vec<T>, Option<Cursor>), ReadError> {
+    let mut cursor = cursor.unwrap_or(Cursor { began: arrivals, late: false, last: (0, 0, Handle::default()) });
+    let mut page = Vec::new();
+    let damaged = |_| ReadError::damaged("a row of a list");
+    let number = |bytes: &[u8]| number_at_end(bytes);
+    // One more than asked for tells whether there is another page.
+    while page.len() <= limit && !cursor.late {
+        let (sort, arrival, handle) = cursor.last;
+        let from = list_key(LIST, list, owner, &[&sort.to_be_bytes(), &arrival.to_be_bytes(), &handle.0, &[0]]);
+        let end = crate::storage::after_prefix(&list_key(LIST, list, owner, &[]));
+        let rows = read.range(Table::Derived, &from, &end, Order::Rising, limit + 1 - page.len())?;
+        if rows.is_empty() {
+            cursor.late = true;
+            cursor.last = (0, cursor.began, Handle::default());
+        }
+        for (key, value) in rows {
+            let rest = key.get(17..).filter(|rest| rest.len() == 32).ok_or_else(|| ReadError::damaged("a list key"))?;
+            let handle = Handle(rest[16..].try_into().map_err(|_| ReadError::damaged("a list key"))?);
+            let (sort, arrival) = (number(&rest[..8])?, number(&rest[8..16])?);
+            cursor.last = (sort, arrival, handle);
+            if arrival < cursor.began {
+                page.push((cursor, cbor::read_own(&value).map_err(damaged)?));
+            }
+        }
+    }
+    while page.len() <= limit {
+        let (_, arrival, handle) = cursor.last;
+        let from = list_key(LIST_BY_ARRIVAL, list, owner, &[&arrival.to_be_bytes(), &handle.0, &[0]]);
+        let end = crate::storage::after_prefix(&list_key(LIST_BY_ARRIVAL, list, owner, &[]));
+        let rows = read.range(Table::Derived, &from, &end, Order::Rising, limit + 1 - page.len())?;
+        if rows.is_empty() {
+            break;
+        }
+        for (key, sort) in rows {
+            let rest = key.get(17..).filter(|rest| rest.len() == 24).ok_or_else(|| ReadError::damaged("a list key"))?;
+            let handle = Handle(rest[8..].try_into().map_err(|_| ReadError::damaged("a list key"))?);
+            let arrival = number(&rest[..8])?;
+            let sort: u64 = cbor::read_own(&sort).map_err(damaged)?;
+            cursor.last = (sort, arrival, handle);
+            let row = list_key(LIST, list, owner, &[&sort.to_be_bytes(), &arrival.to_be_bytes(), &handle.0]);
+            let value = read.get(Table::Derived, &row)?.ok_or_else(|| ReadError::damaged("a list row is missing"))?;
+            page.push((cursor, cbor::read_own(&value).map_err(damaged)?));
+        }
+    }
+    let next = if page.len() > limit {
+        page.truncate(limit);
+        page.last().map(|(cursor, _)| *cursor)
+    } else {
+        None
+    };
+    Ok((page.into_iter().map(|(_, value)| value).collect(), next))
+}

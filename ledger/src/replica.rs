@@ -1,0 +1,140 @@
+//! Folding a log that was sealed elsewhere, or by this host before: every fact is verified and decided again.
+
+use alloc::vec::Vec;
+
+use kwoon_keys::cbor;
+
+use crate::action::ObjectId;
+use crate::derive::{Fault, Premises, derive, read_action};
+use crate::effect::Effect;
+use crate::fact::{Cause, Fact, Rejection, Seal, running_digest};
+use crate::log::{self, Addition};
+use crate::rules::Decision;
+use crate::state::{Cells, ObjectNumber};
+use crate::storage::{Overlay, ReadError};
+use crate::time::{Duration, Time};
+
+/// How far ahead of this host's clock a fact may lie; beyond it is held back.
+pub const FUTURE_MAX: Duration = Duration::minutes(10);
+
+/// Why a fact is not folded. The log stays as it was before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoldError {
+    /// It is not acceptable.
+    Rejected(Rejection),
+    /// The rules refuse what it says, with this code.
+    Refused(crate::refusal::Code),
+    /// The store could not be read.
+    Unreadable(ReadError),
+}
+
+impl From<ReadError> for FoldError {
+    fn from(error: ReadError) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+impl From<Rejection> for FoldError {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
+}
+
+/// Folds the next fact of a log: verifies signatures, chain, time and rules, derives the effects again and compares the
+/// running digest. On success the fact and all that follows from it are in `overlay`; otherwise nothing is.
+///
+/// # Errors
+/// See [`FoldError`].
+pub fn fold(overlay: &mut Overlay<'_>, number: ObjectNumber, bytes: &[u8]) -> Result<Vec<Effect>, FoldError> {
+    let fact = Fact::read(bytes)?;
+    let cells = Cells::new(overlay, number);
+    let head = cells.head()?;
+    let continues = match &head {
+        None => fact.index == 0 && fact.epoch == 0 && fact.previous == Default::default() && fact.opening.is_some(),
+        Some(head) => {
+            fact.index == head.index + 1
+                && fact.epoch == head.epoch
+                && fact.previous == head.hash
+                && fact.object == head.object
+                && fact.opening.is_none()
+        }
+    };
+    if !continues {
+        return Err(Rejection::Chain.into());
+    }
+    if head.as_ref().is_some_and(|head| fact.log_time < head.log_time) {
+        return Err(Rejection::LogTime.into());
+    }
+    check_deadlines(&cells, &fact)?;
+    let mut draft = log::draft(overlay, number, head.as_ref(), fact.log_time)?;
+    let premises = Premises {
+        object: fact.object,
+        head: head.as_ref(),
+        opening: fact.opening.as_ref(),
+        cause: &fact.cause,
+        evidence: &fact.evidence,
+    };
+    match derive(&mut draft, &premises) {
+        Ok(Decision::Effects) => {}
+        Ok(Decision::Existing(_)) => return Err(Rejection::Rule.into()),
+        Err(Fault::Refused(refusal)) => return Err(FoldError::Refused(refusal.code)),
+        Err(Fault::Rejected(rejection)) => return Err(rejection.into()),
+        Err(Fault::Unreadable(error)) => return Err(error.into()),
+    }
+    let effects = cbor::write(&draft.effects);
+    let before = head.as_ref().map(|head| head.digest).unwrap_or_default();
+    if running_digest(&before, fact.index, &effects) != fact.digest {
+        return Err(Rejection::Digest.into());
+    }
+    let request = match &fact.cause {
+        Cause::Action(signed) => Some(read_action(signed)?.request()),
+        _ => None,
+    };
+    let derived = draft.effects.clone();
+    let object = fact.object;
+    log::add(&mut draft, &Addition { object, head, fact, request }, bytes, effects);
+    let batch = draft.overlay.batch;
+    overlay.absorb(batch);
+    Ok(derived)
+}
+
+/// L4.3: expiries come first. No fact lies past a deadline that is still open, unless it is that very expiry, at its
+/// due time.
+fn check_deadlines(cells: &Cells<'_>, fact: &Fact) -> Result<(), FoldError> {
+    let next = cells.next_due()?;
+    if let Cause::Expiry(_) = fact.cause {
+        return match next {
+            Some((due, _)) if due == fact.log_time => Ok(()),
+            _ => Err(Rejection::Expiry.into()),
+        };
+    }
+    match next {
+        Some((due, _)) if due <= fact.log_time => Err(Rejection::Expiry.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a seal against the folded log it belongs to.
+///
+/// # Errors
+/// [`Rejection::Seal`] if it is not the sequencer's, or seals another chain.
+pub fn check_seal(overlay: &Overlay<'_>, number: ObjectNumber, record: &[u8]) -> Result<Seal, FoldError> {
+    let head = Cells::new(overlay, number).head()?.ok_or(Rejection::Seal)?;
+    let seal = Seal::verify(record, &head.sequencer)?;
+    let known = log::head_at(overlay, number, &head, seal.index)?;
+    let same = seal.object == head.object && seal.epoch == head.epoch && known == Some(seal.head);
+    if same { Ok(seal) } else { Err(Rejection::Seal.into()) }
+}
+
+/// Whether a fact lies so far ahead that it is held back.
+pub fn is_ahead(fact: &Fact, now: Time) -> bool {
+    fact.log_time > now.after(FUTURE_MAX)
+}
+
+/// The object that a first fact opens.
+///
+/// # Errors
+/// If the bytes are no fact of a known version.
+pub fn opened(bytes: &[u8]) -> Result<ObjectId, Rejection> {
+    Ok(Fact::read(bytes)?.object)
+}

@@ -1,0 +1,216 @@
+//! Identities: chains of records signed by the owner (ID.1 to ID.7, A1 to A3).
+
+use kwoon_keys::id::AgentId;
+use kwoon_keys::{Digest, RecordKind, cbor, cose};
+use minicbor::bytes::ByteVec;
+
+use crate::action::{
+    Action, Actor, Body, Change, Consent, Genesis, IdentityChange, ObjectId, OwnerChange, PolicyRef, ProfileChange,
+    SCHEMA, Status,
+};
+use crate::draft::Draft;
+use crate::effect::{Account, Effect, Profile};
+use crate::fact::Rejection;
+use crate::limits::{IDENTITY_VERSIONS_RESERVED, Limits};
+use crate::refusal::{Code, Refusal, Stop, require};
+
+/// Instances that an agent can have at a time.
+pub const INSTANCES_MAX: usize = 64;
+
+/// The hash of an identity record, which the next one names. Of the first it is the agent's id.
+pub fn record_hash(payload: &[u8]) -> Digest {
+    AgentId::of(&[payload]).0
+}
+
+/// Verifies an identity record and returns its action, the hash of its payload and who signed.
+///
+/// # Errors
+/// If it is no signed identity record of a known version.
+pub fn read_record(signed: &[u8]) -> Result<(Action, Digest), Rejection> {
+    let payload = cose::payload(RecordKind::Action, signed).map_err(|_| Rejection::Undecodable)?;
+    crate::fact::check_schema(payload)?;
+    let action: Action = cbor::read_lenient(payload).map_err(|_| Rejection::UnknownKind)?;
+    let Actor::Owner(owner) = action.actor else { return Err(Rejection::Identity) };
+    if !owner.is_sound() || cose::verify(RecordKind::Action, signed, &owner).is_err() {
+        return Err(Rejection::Signature);
+    }
+    Ok((action, record_hash(payload)))
+}
+
+/// Where a chain of identity records stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whose chain it is.
+    pub agent: AgentId,
+    /// What it says about who may act.
+    pub account: Account,
+}
+
+/// Follows a chain by one more record.
+///
+/// # Errors
+/// If the record does not continue the chain, or its owner is another one.
+pub fn follow(before: Option<&Standing>, signed: &[u8]) -> Result<Standing, Rejection> {
+    let (action, hash) = read_record(signed)?;
+    let Actor::Owner(owner) = action.actor else { return Err(Rejection::Identity) };
+    match (before, &action.body) {
+        (None, Body::AgentCreate(genesis)) => {
+            Ok(Standing { agent: AgentId(hash), account: first_account(genesis, owner, hash) })
+        }
+        (Some(before), Body::AgentChange(change)) => {
+            if owner != before.account.owner || action.object != Some(ObjectId::Identity(before.agent)) {
+                return Err(Rejection::Identity);
+            }
+            let account = next_account(before, change, hash).map_err(|_| Rejection::Identity)?;
+            Ok(Standing { agent: before.agent, account })
+        }
+        _ => Err(Rejection::Identity),
+    }
+}
+
+/// Follows a chain by several records.
+///
+/// # Errors
+/// See [`follow`]; also if there are none at all.
+pub fn follow_all(before: Option<Standing>, records: &[ByteVec]) -> Result<Standing, Rejection> {
+    let mut standing = before;
+    for record in records {
+        standing = Some(follow(standing.as_ref(), record)?);
+    }
+    standing.ok_or(Rejection::Identity)
+}
+
+fn first_account(genesis: &Genesis, owner: kwoon_keys::PublicKey, record: Digest) -> Account {
+    Account { version: 1, record, owner, status: Status::Active, instances: alloc::vec![genesis.instance] }
+}
+
+/// What the account is after a change, or why the change is refused.
+fn next_account(before: &Standing, change: &IdentityChange, record: Digest) -> Result<Account, Refusal> {
+    let old = &before.account;
+    if change.version != old.version + 1 || change.previous != old.record {
+        return Err(Code::VersionConflict.into());
+    }
+    if old.status == Status::Terminated {
+        return Err(Code::AlreadyFinal.into());
+    }
+    let mut account = Account { version: change.version, record, ..old.clone() };
+    match &change.change {
+        Change::Profile(profile) => {
+            if let Some(OwnerChange { owner, consent }) = &profile.owner {
+                let expected = Consent { schema: SCHEMA, agent: before.agent, version: change.version, owner: *owner };
+                let payload = cose::verify(RecordKind::Consent, consent, owner);
+                if !owner.is_sound() || payload != Ok(cbor::write(&expected).as_slice()) {
+                    return Err(Code::OwnerRequired.into());
+                }
+                account.owner = *owner;
+            }
+        }
+        Change::Status(status) => {
+            if status.status == old.status {
+                return Err(Code::NoChange.into());
+            }
+            account.status = status.status;
+        }
+        Change::InstanceAdded(instance, _) => {
+            let known = old.instances.iter().any(|other| other.id() == instance.id());
+            if known || old.instances.len() >= INSTANCES_MAX || !instance.signing_key.is_sound() {
+                return Err(Code::CapacityReached.into());
+            }
+            account.instances.push(*instance);
+        }
+        Change::InstanceRevoked(id) => {
+            if old.instance(*id).is_none() {
+                return Err(Code::NotFound.into());
+            }
+            account.instances.retain(|instance| instance.id() != *id);
+        }
+        Change::HomeHost(host) => {
+            if !old.lives_on(host) {
+                return Err(Code::BadReference.into());
+            }
+        }
+    }
+    Ok(account)
+}
+
+/// Decides an identity record in the identity's own log.
+///
+/// # Errors
+/// By ID.1 to ID.7.
+pub fn decide(draft: &mut Draft<'_>, action: &Action, signed: &[u8]) -> Result<(), Stop> {
+    let payload = cose::payload(RecordKind::Action, signed).map_err(|_| Code::Internal)?;
+    let hash = record_hash(payload);
+    let Actor::Owner(owner) = action.actor else { return Err(Code::OwnerRequired.into()) };
+    match &action.body {
+        Body::AgentCreate(genesis) => {
+            require(draft.index == 0, Code::BadReference)?;
+            check_profile(&genesis.policies)?;
+            require(genesis.instance.signing_key.is_sound(), Code::BadReference)?;
+            let profile = Profile {
+                name: genesis.name,
+                display_name: genesis.display_name,
+                mission: genesis.mission,
+                policies: genesis.policies.clone(),
+                predecessor: genesis.predecessor,
+                created_at: genesis.created_at,
+                home: genesis.instance.host,
+                status_reason: None,
+            };
+            draft.emit(Effect::IdentitySet(AgentId(hash), first_account(genesis, owner, hash), profile))?;
+        }
+        Body::AgentChange(change) => {
+            let Some(ObjectId::Identity(agent)) = action.object else { return Err(Code::BadReference.into()) };
+            let account = draft.cells().account(&agent)?.ok_or(Code::NotFound)?;
+            // ID.1, ID.4: another owner's signature is worth nothing here.
+            require(account.owner == owner, Code::OwnerRequired)?;
+            let old = draft.cells().identity(account.version)?.ok_or(Code::NotFound)?;
+            let reserved = !matches!(&change.change, Change::Status(_) | Change::InstanceRevoked(_));
+            let room = Limits::MAXIMA.identity_versions_max - if reserved { IDENTITY_VERSIONS_RESERVED } else { 0 };
+            let standing = Standing { agent, account };
+            let account = next_account(&standing, change, hash)?;
+            require(change.version <= room, Code::CapacityReached)?;
+            let profile = next_profile(&old.profile, &change.change)?;
+            draft.emit(Effect::IdentitySet(agent, account, profile))?;
+        }
+        _ => return Err(Code::BadReference.into()),
+    }
+    Ok(())
+}
+
+fn check_profile(policies: &[PolicyRef]) -> Result<(), Refusal> {
+    let maximum = Limits::MAXIMA.tags_max;
+    if policies.len() as u64 > maximum { Err(Refusal::too_large("policy_refs", maximum)) } else { Ok(()) }
+}
+
+fn next_profile(old: &Profile, change: &Change) -> Result<Profile, Refusal> {
+    let mut profile = old.clone();
+    match change {
+        Change::Profile(ProfileChange { display_name, mission, policies, owner }) => {
+            if display_name.is_none() && mission.is_none() && policies.is_none() && owner.is_none() {
+                return Err(Code::NoChange.into());
+            }
+            check_profile(policies.as_deref().unwrap_or_default())?;
+            profile.display_name = display_name.or(profile.display_name);
+            profile.mission = mission.or(profile.mission);
+            if let Some(policies) = policies {
+                profile.policies.clone_from(policies);
+            }
+        }
+        Change::Status(status) => profile.status_reason = status.reason,
+        Change::HomeHost(host) => profile.home = *host,
+        Change::InstanceAdded(..) | Change::InstanceRevoked(_) => {}
+    }
+    Ok(profile)
+}
+
+/// Brings an account in a log up to date by the records that follow on what the log knows.
+///
+/// # Errors
+/// [`Rejection::Identity`] if they do not follow on it.
+pub fn account_after(known: Option<Account>, agent: AgentId, records: &[ByteVec]) -> Result<Account, Rejection> {
+    if records.is_empty() {
+        return Err(Rejection::Identity);
+    }
+    let standing = follow_all(known.map(|account| Standing { agent, account }), records)?;
+    if standing.agent == agent { Ok(standing.account) } else { Err(Rejection::Identity) }
+}

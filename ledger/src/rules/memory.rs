@@ -1,0 +1,157 @@
+//! Memory and its publication (M1 to M8, V1).
+
+use kwoon_keys::id::{AgentId, MemoryId, PublicationId};
+
+use crate::action::{Action, Body, MemoryUpdate, ObjectId, Version};
+use crate::draft::Draft;
+use crate::effect::Effect;
+use crate::fact::{Fact, Rejection};
+use crate::limits::Limits;
+use crate::refusal::{Code, Refusal, Stop, require};
+use crate::state::Memory;
+
+/// The id of the publication of a memory.
+pub fn publication_id(memory: &MemoryId) -> PublicationId {
+    PublicationId::of(&[memory.as_bytes()])
+}
+
+/// The id of a memory that a request creates: on its own (`place` is the creating host) or with an entry (`place` is
+/// the thread).
+pub fn memory_id(request: &kwoon_keys::id::RequestId, place: &[u8; 32]) -> MemoryId {
+    MemoryId::of(&[request.as_bytes(), place])
+}
+
+/// Checks what the format allows of a version.
+///
+/// # Errors
+/// [`Code::ContentTooLarge`] with the field and the limit.
+pub fn check_version(version: &Version, limits: &Limits) -> Result<(), Refusal> {
+    let checks = [
+        ("text", version.text.commitment.length_bytes, limits.text_bytes_max),
+        ("title", version.title.map_or(0, |title| title.length_bytes), limits.line_bytes_max),
+        ("summary", version.summary.map_or(0, |summary| summary.length_bytes), limits.summary_bytes_max),
+        ("tags", version.tags.len() as u64, limits.tags_max),
+        ("tags", version.tags.iter().map(|tag| tag.length_bytes).max().unwrap_or(0), limits.line_bytes_max),
+    ];
+    match checks.iter().find(|(_, size, limit)| size > limit) {
+        Some((field, _, limit)) => Err(Refusal::too_large(field, *limit)),
+        None => Ok(()),
+    }
+}
+
+/// Decides an action on a memory, in the memory's log.
+///
+/// # Errors
+/// By M1 to M5.
+pub fn decide(draft: &mut Draft<'_>, action: &Action, author: AgentId, host: &[u8; 32]) -> Result<(), Stop> {
+    if let Body::MemoryCreate(version) = &action.body {
+        require(draft.index == 0, Code::BadReference)?;
+        check_version(version, &Limits::MAXIMA)?;
+        // M1: version 1, valid, private.
+        let memory = memory_id(&action.request(), host);
+        draft.emit(Effect::MemoryCreated(memory, author))?;
+        draft.emit(Effect::VersionAdded(1, version.clone(), false))?;
+        return Ok(());
+    }
+    let memory = draft.cells().memory()?;
+    // M2: the author alone, and to anyone else it is as if it were not there.
+    require(memory.author == author, Code::NotFound)?;
+    // M5: withdrawal is final.
+    require(!memory.withdrawn, Code::MemoryWithdrawn)?;
+    match &action.body {
+        Body::MemoryUpdate(update) => update_version(draft, &memory, update)?,
+        Body::MemoryPublish => {
+            require(!memory.public, Code::NoChange)?;
+            let version = draft.cells().version(memory.version)?.ok_or(Code::Internal)?;
+            draft.emit(Effect::MadePublic(memory.version, version))?;
+        }
+        Body::MemoryUnpublish => {
+            require(memory.public, Code::NoChange)?;
+            draft.emit(Effect::MadePrivate)?;
+        }
+        Body::MemoryWithdraw => draft.emit(Effect::MemoryWithdrawn(memory.published))?,
+        _ => return Err(Code::BadReference.into()),
+    }
+    Ok(())
+}
+
+/// M3, M4: a new version beside the old ones; visibility stays as it is.
+fn update_version(draft: &mut Draft<'_>, memory: &Memory, update: &MemoryUpdate) -> Result<(), Stop> {
+    let expected = update.expected_version.unwrap_or(memory.version);
+    require(expected == memory.version, Code::VersionConflict)?;
+    check_version(&update.version, &Limits::MAXIMA)?;
+    draft.emit(Effect::VersionAdded(memory.version + 1, update.version.clone(), memory.public))?;
+    Ok(())
+}
+
+/// Lets a memory that an entry brought forth begin its own log: version 1 is what the entry pinned.
+///
+/// # Errors
+/// [`Rejection::Evidence`] if the outcome does not bring forth this memory of this author.
+pub fn begin_born(
+    draft: &mut Draft<'_>,
+    object: &ObjectId,
+    author: AgentId,
+    effects: &[Effect],
+) -> Result<(), OpenError> {
+    let posted = effects.iter().find_map(|effect| match effect {
+        Effect::EntryPosted(posted) if posted.brings_forth && posted.author == author => Some(posted),
+        _ => None,
+    });
+    let posted = posted.ok_or(OpenError::Rejected(Rejection::Evidence))?;
+    if *object != ObjectId::Memory(posted.pin.memory) {
+        return Err(OpenError::Rejected(Rejection::Evidence));
+    }
+    let version = Version { text: posted.pin.text, title: None, summary: posted.summary, tags: alloc::vec::Vec::new() };
+    draft.emit(Effect::MemoryCreated(posted.pin.memory, author)).map_err(OpenError::Unreadable)?;
+    draft.emit(Effect::VersionAdded(1, version, false)).map_err(OpenError::Unreadable)
+}
+
+/// Why a log cannot be opened or continued with a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// The record is not acceptable.
+    Rejected(Rejection),
+    /// The store could not be read.
+    Unreadable(crate::storage::ReadError),
+}
+
+/// What a fact of a memory's log means for its publication: the version that the public can read from then on, or none
+/// and whether that is final; nothing if it concerns the public in no way. It follows from the fact's effects alone.
+pub fn consequence(memory: MemoryId, author: AgentId, index: u64, effects: &[Effect]) -> Option<Effect> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::MadePublic(number, version) | Effect::VersionAdded(number, version, true) => {
+            Some(Effect::PublicationSet(memory, author, *number, version.clone(), index))
+        }
+        Effect::MadePrivate => Some(Effect::PublicationEnded(memory, false, index)),
+        Effect::MemoryWithdrawn(true) => Some(Effect::PublicationEnded(memory, true, index)),
+        _ => None,
+    })
+}
+
+/// Decides a consequence in a publication's log.
+///
+/// # Errors
+/// [`Rejection::Evidence`] if the outcome concerns another memory, is not its author's action, says nothing to the
+/// public, or is older than what the publication knows.
+pub fn decide_consequence(
+    draft: &mut Draft<'_>,
+    object: &ObjectId,
+    author: AgentId,
+    fact: &Fact,
+    effects: &[Effect],
+) -> Result<(), OpenError> {
+    let rejected = OpenError::Rejected(Rejection::Evidence);
+    let ObjectId::Memory(memory) = fact.object else { return Err(rejected) };
+    let Some(effect) = consequence(memory, author, fact.index, effects) else { return Err(rejected) };
+    if *object != ObjectId::Publication(publication_id(&memory)) {
+        return Err(rejected);
+    }
+    if draft.index > 0 {
+        let known = draft.cells().publication().map_err(OpenError::Unreadable)?;
+        if known.source >= fact.index || known.withdrawn {
+            return Err(rejected);
+        }
+    }
+    draft.emit(effect).map_err(OpenError::Unreadable)
+}

@@ -1,0 +1,375 @@
+//! The sequencer: a pure function from (state, actions, time) to a sealed batch, expiries first.
+//!
+//! It is fed one action after the other; each sees what the ones before it did. [`Sequencer::finish`] seals every log
+//! that was touched, once. Nothing is durable, and no seal may leave the host, before the batch is committed.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use kwoon_keys::id::AgentId;
+use kwoon_keys::{Digest, KeyPair, RecordKind, cbor, cose};
+use minicbor::bytes::ByteVec;
+
+use crate::action::{Action, ObjectId, SCHEMA, attempt_hash};
+use crate::derive::{Fault, Premises, derive, read_action};
+use crate::effect::Effect;
+use crate::fact::{Cause, Evidence, Fact, Opening, Origin, Outcome, OutcomeRecord, OutcomeResult, RULES, Seal};
+use crate::index::{self, List};
+use crate::limits::ACCOUNT_RECORDS_MAX;
+use crate::log::{self, Addition};
+use crate::refusal::{Code, Stop};
+use crate::rules::{Decision, assignment, memory};
+use crate::state::{Cells, Head, ObjectNumber};
+use crate::storage::{Batch, Overlay, Read, ReadError, Table};
+use crate::time::Time;
+
+/// An action to be decided, with what the decision may take from other logs.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The log it acts on or opens.
+    pub object: ObjectId,
+    /// Its signed bytes.
+    pub signed: Vec<u8>,
+    /// Evidence.
+    pub evidence: Vec<Evidence>,
+    /// Where the memory came from, if this action opens the log of one that was born of an entry.
+    pub origin: Option<Origin>,
+}
+
+/// What became of a candidate that was not refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// The log.
+    pub number: ObjectNumber,
+    /// The index of the fact, or of the fact that made what exists.
+    pub index: u64,
+    /// Whether it is a success without new effect (L2.4).
+    pub existing: bool,
+}
+
+/// Builds a sealed batch.
+pub struct Sequencer<'a> {
+    /// The state with what was decided so far.
+    pub overlay: Overlay<'a>,
+    host: &'a KeyPair,
+    now: Time,
+    unsealed: BTreeSet<ObjectNumber>,
+}
+
+impl<'a> Sequencer<'a> {
+    /// A new batch over a committed state, at a time.
+    pub fn new(base: &'a dyn Read, host: &'a KeyPair, now: Time) -> Self {
+        Self { overlay: Overlay::new(base), host, now, unsealed: BTreeSet::new() }
+    }
+
+    /// Goes on at a later time. Time never goes back within a batch.
+    pub fn at(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+
+    /// The time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Seals every deadline that has come by now, in all logs of this host, in the order in which they came (L4.3).
+    /// At most `limit`; returns how many.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn expire(&mut self, limit: usize) -> Result<usize, ReadError> {
+        let mut count = 0;
+        while count < limit {
+            match index::next_due(&self.overlay)? {
+                Some((due, number)) if due <= self.now => count += self.expire_log(number, due)?,
+                _ => break,
+            }
+        }
+        Ok(count)
+    }
+
+    /// Seals the deadlines of one log that have come by `time`.
+    fn expire_log(&mut self, number: ObjectNumber, time: Time) -> Result<usize, ReadError> {
+        let mut count = 0;
+        loop {
+            let cells = Cells::new(&self.overlay, number);
+            let Some((due_at, entry)) = cells.next_due()? else { return Ok(count) };
+            if due_at > time {
+                return Ok(count);
+            }
+            let head = cells.head()?.ok_or_else(|| ReadError::damaged("a deadline without a log"))?;
+            let held = cells.assignment_at(entry)?.ok_or_else(|| ReadError::damaged("a deadline of nothing"))?;
+            let (due, _) =
+                assignment::next_due(&held).ok_or_else(|| ReadError::damaged("a deadline of what has ended"))?;
+            let object = head.object;
+            // An expiry's log time is its due time; log time still never goes back.
+            let at = due_at.max(head.log_time);
+            match self.append(number, object, Some(head), at, Cause::Expiry(due), Vec::new(), None) {
+                Ok(_) => count += 1,
+                Err(Fault::Unreadable(error)) => return Err(error),
+                Err(_) => return Err(ReadError::damaged("a deadline that the rules do not know")),
+            }
+        }
+    }
+
+    /// Decides one action. Deadlines of its log come first; a refusal leaves nothing else (L2.2).
+    ///
+    /// # Errors
+    /// By the rules, or if the store cannot be read.
+    pub fn act(&mut self, candidate: Candidate) -> Result<Sealed, Stop> {
+        let known = index::number(&self.overlay, &candidate.object)?;
+        if let Some(number) = known {
+            self.expire_log(number, self.now)?;
+        }
+        let action = read_action(&candidate.signed).map_err(|rejection| refused(Fault::Rejected(rejection)))?;
+        // What belongs to the action alone is laid over the batch, and dropped if it is refused.
+        let mut layer = Sequencer {
+            overlay: Overlay::new(&self.overlay),
+            host: self.host,
+            now: self.now,
+            unsealed: BTreeSet::new(),
+        };
+        let sealed = layer.act_in_layer(known, candidate, &action).map_err(refused)?;
+        let Sequencer { overlay, unsealed, .. } = layer;
+        let batch = overlay.batch;
+        self.overlay.absorb(batch);
+        self.unsealed.extend(unsealed);
+        Ok(sealed)
+    }
+
+    fn act_in_layer(
+        &mut self,
+        known: Option<ObjectNumber>,
+        candidate: Candidate,
+        action: &Action,
+    ) -> Result<Sealed, Fault> {
+        let object = candidate.object;
+        let signed: ByteVec = candidate.signed.into();
+        let (number, opening) = match known {
+            Some(number) => {
+                if let Some(actor) = action.agent() {
+                    self.update_account(number, actor)?;
+                }
+                (number, None)
+            }
+            None => {
+                let creator = match action.agent() {
+                    Some(actor) => log::identity_records(&self.overlay, &actor, 0)?,
+                    None => Vec::new(),
+                };
+                let sequencer = self.host.public();
+                let opening = Opening { rules: RULES, sequencer, creator, origin: candidate.origin };
+                (log::next_object(&self.overlay)?, Some(opening))
+            }
+        };
+        let head = Cells::new(&self.overlay, number).head()?;
+        let at = head.as_ref().map_or(self.now, |head| head.log_time.max(self.now));
+        let cause = Cause::Action(signed.clone());
+        let decision = self.append(number, object, head.clone(), at, cause, candidate.evidence, opening)?;
+        match (decision, head) {
+            (Decision::Effects, _) => {
+                let index = Cells::new(&self.overlay, number).head()?.map_or(0, |head| head.index);
+                self.follow_up(number, index, &object, action)?;
+                Ok(Sealed { number, index, existing: false })
+            }
+            (Decision::Existing(index), Some(head)) => {
+                self.record_existing(&head, at, action, &signed, index);
+                Ok(Sealed { number, index, existing: true })
+            }
+            (Decision::Existing(_), None) => Err(Code::Internal.into()),
+        }
+    }
+
+    /// Brings the actor's account in a log up to what this host knows of it.
+    fn update_account(&mut self, number: ObjectNumber, agent: AgentId) -> Result<(), Fault> {
+        let cells = Cells::new(&self.overlay, number);
+        let version = cells.account(&agent)?.map_or(0, |account| account.version);
+        let records = log::identity_records(&self.overlay, &agent, version)?;
+        for records in records.chunks(ACCOUNT_RECORDS_MAX) {
+            let cells = Cells::new(&self.overlay, number);
+            let head = cells.head()?.ok_or_else(|| ReadError::damaged("a log without a head"))?;
+            let (object, at) = (head.object, head.log_time.max(self.now));
+            let cause = Cause::Account(agent, records.to_vec());
+            self.append(number, object, Some(head), at, cause, Vec::new(), None)?;
+        }
+        Ok(())
+    }
+
+    /// What a fact brings about in other logs of this sequencer, in the same batch.
+    fn follow_up(&mut self, number: ObjectNumber, index: u64, object: &ObjectId, action: &Action) -> Result<(), Fault> {
+        match object {
+            ObjectId::Memory(id) => {
+                let effects = log::effects(&self.overlay, number, index)?;
+                let author = action.agent().ok_or(Code::Internal)?;
+                if memory::consequence(*id, author, index, &effects).is_some() {
+                    self.publish(number, index, &ObjectId::Publication(memory::publication_id(id)), author)?;
+                }
+                Ok(())
+            }
+            ObjectId::Identity(agent) => {
+                let effects = log::effects(&self.overlay, number, index)?;
+                let ended = effects.iter().any(|effect| {
+                    matches!(effect, Effect::IdentitySet(_, account, _)
+                        if account.status != crate::action::Status::Active)
+                });
+                if ended { self.end_memberships(*agent) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds to a publication what a fact of the memory's log means for the public.
+    fn publish(
+        &mut self,
+        memory: ObjectNumber,
+        index: u64,
+        publication: &ObjectId,
+        author: AgentId,
+    ) -> Result<(), Fault> {
+        self.seal(memory)?;
+        let outcome = log::outcome(&self.overlay, memory, index)?.ok_or(Code::Internal)?;
+        let (number, opening) = match index::number(&self.overlay, publication)? {
+            Some(number) => {
+                self.update_account(number, author)?;
+                (number, None)
+            }
+            None => {
+                let creator = log::identity_records(&self.overlay, &author, 0)?;
+                let opening = Opening { rules: RULES, sequencer: self.host.public(), creator, origin: None };
+                (log::next_object(&self.overlay)?, Some(opening))
+            }
+        };
+        let head = Cells::new(&self.overlay, number).head()?;
+        let at = head.as_ref().map_or(self.now, |head| head.log_time.max(self.now));
+        self.append(number, *publication, head, at, Cause::Consequence(outcome), Vec::new(), opening)?;
+        Ok(())
+    }
+
+    /// A3: one fact in each thread of the agent that this host sequences.
+    fn end_memberships(&mut self, agent: AgentId) -> Result<(), Fault> {
+        loop {
+            let arrivals = log::next_arrival(&self.overlay)?;
+            let owner = index::owner(&agent);
+            let (page, _) = index::list_page::<ObjectNumber>(&self.overlay, List::Threads, &owner, None, 64, arrivals)?;
+            let own = self.host.public();
+            let mut ended = 0;
+            for number in page {
+                let head = Cells::new(&self.overlay, number).head()?;
+                if head.is_some_and(|head| head.sequencer == own) {
+                    self.expire_log(number, self.now)?;
+                    self.update_account(number, agent)?;
+                    ended += 1;
+                }
+            }
+            if ended == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn append(
+        &mut self,
+        number: ObjectNumber,
+        object: ObjectId,
+        head: Option<Head>,
+        at: Time,
+        cause: Cause,
+        evidence: Vec<Evidence>,
+        opening: Option<Opening>,
+    ) -> Result<Decision, Fault> {
+        let mut draft = log::draft(&self.overlay, number, head.as_ref(), at)?;
+        let premises =
+            Premises { object, head: head.as_ref(), opening: opening.as_ref(), cause: &cause, evidence: &evidence };
+        let decision = derive(&mut draft, &premises)?;
+        if decision != Decision::Effects {
+            return Ok(decision);
+        }
+        let request = match &cause {
+            Cause::Action(signed) => Some(read_action(signed)?.request()),
+            _ => None,
+        };
+        let fact = Fact {
+            schema: SCHEMA,
+            object,
+            epoch: head.as_ref().map_or(0, |head| head.epoch),
+            index: draft.index,
+            previous: head.as_ref().map(|head| head.hash).unwrap_or_default(),
+            log_time: at,
+            cause,
+            evidence,
+            digest: Digest::default(),
+            opening,
+        };
+        log::close(&mut draft, Addition { object, head, fact, request });
+        let batch = draft.overlay.batch;
+        self.overlay.absorb(batch);
+        self.unsealed.insert(number);
+        Ok(decision)
+    }
+
+    /// A success without new effect is no fact, so its outcome is signed and kept (L3.1).
+    fn record_existing(&mut self, head: &Head, at: Time, action: &Action, signed: &ByteVec, made_by: u64) {
+        let outcome = Outcome {
+            schema: SCHEMA,
+            request: action.request(),
+            attempt: attempt_hash(signed),
+            object: head.object,
+            epoch: head.epoch,
+            index: head.index,
+            head: head.hash,
+            log_time: at,
+            result: OutcomeResult::Existing(made_by),
+        };
+        let outcome = cose::sign(RecordKind::Outcome, &cbor::write(&outcome), self.host);
+        let record = OutcomeRecord { outcome: outcome.into(), action: signed.clone() };
+        let request = action.request();
+        self.overlay.put(Table::Outcomes, request.as_bytes().to_vec(), cbor::write(&record));
+        index::set_receipt(&mut self.overlay, &request);
+    }
+
+    /// Seals a log at its head.
+    fn seal(&mut self, number: ObjectNumber) -> Result<(), ReadError> {
+        let head = Cells::new(&self.overlay, number).head()?;
+        let head = head.ok_or_else(|| ReadError::damaged("a log without a head"))?;
+        let seal = Seal {
+            schema: SCHEMA,
+            object: head.object,
+            epoch: head.epoch,
+            index: head.index,
+            head: head.hash,
+            log_time: head.log_time,
+            wall_time: self.now,
+        };
+        self.overlay.put(Table::Seals, log::seal_key(number, head.epoch, head.index), seal.sign(self.host));
+        self.unsealed.remove(&number);
+        Ok(())
+    }
+
+    /// Seals every log that was touched and returns what is to be committed.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn finish(mut self) -> Result<Batch, ReadError> {
+        while let Some(number) = self.unsealed.first().copied() {
+            self.seal(number)?;
+        }
+        Ok(self.overlay.batch)
+    }
+}
+
+/// A record of this host's own that is rejected is refused with the nearest code.
+fn refused(fault: Fault) -> Stop {
+    match fault {
+        Fault::Refused(refusal) => Stop::Refused(refusal),
+        Fault::Unreadable(error) => Stop::Unreadable(error),
+        Fault::Rejected(rejection) => {
+            use crate::fact::Rejection;
+            Stop::Refused(match rejection {
+                Rejection::UnknownVersion | Rejection::UnknownKind => Code::UnsupportedVersion.into(),
+                Rejection::UnknownInstance | Rejection::Signature => Code::Unauthenticated.into(),
+                _ => Code::BadReference.into(),
+            })
+        }
+    }
+}

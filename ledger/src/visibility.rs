@@ -1,0 +1,157 @@
+//! Who may read what (section 9). One place for every read; knowing an id grants nothing (V10).
+
+use kwoon_keys::id::{AgentId, MemoryId};
+
+use crate::action::{ObjectId, Pin, Version};
+use crate::effect::Exit;
+use crate::index::{self, IdKind, Place};
+use crate::rules::memory::publication_id;
+use crate::state::{Cells, Entry, Member, Memory, ObjectNumber, Publication, Response};
+use crate::storage::{Read, ReadError};
+
+/// A memory as one reader may know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemoryView {
+    /// Its author: every version.
+    Own(OwnMemory),
+    /// Anyone, of a valid public memory: the current version.
+    Public(Publication),
+}
+
+/// A memory of the reader's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnMemory {
+    /// Its state.
+    pub memory: Memory,
+    /// Its log; none while it exists by the outcome of an entry alone.
+    pub number: Option<ObjectNumber>,
+    /// The thread and the entry that brought it forth, if it has no log yet.
+    pub born: Option<(ObjectNumber, u64)>,
+}
+
+impl OwnMemory {
+    /// A version, if there is one.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn version(&self, read: &dyn Read, version: u64) -> Result<Option<Version>, ReadError> {
+        match (self.number, self.born) {
+            (Some(number), _) => Cells::new(read, number).version(version),
+            (None, Some((thread, entry))) if version == 1 => {
+                let entry = Cells::new(read, thread).entry(entry)?;
+                Ok(entry.map(|entry| Version {
+                    text: entry.pin.text,
+                    title: None,
+                    summary: entry.summary,
+                    tags: alloc::vec::Vec::new(),
+                }))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A memory by what its outside id names, as a reader may know it; nothing if it is not there for this reader (V1, M2).
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn memory(read: &dyn Read, reader: &AgentId, short: &index::Short) -> Result<Option<MemoryView>, ReadError> {
+    let id = match index::find(read, IdKind::Memory, short)? {
+        Some(Place::Log(number)) => {
+            let memory = Cells::new(read, number).memory()?;
+            if memory.author == *reader {
+                return Ok(Some(MemoryView::Own(OwnMemory { memory, number: Some(number), born: None })));
+            }
+            memory.memory
+        }
+        Some(Place::Born(thread, entry, id)) => {
+            let posted = Cells::new(read, thread).entry(entry)?;
+            let posted = posted.ok_or_else(|| ReadError::damaged("the entry of a memory is missing"))?;
+            if posted.author != *reader {
+                return Ok(None);
+            }
+            let (version, public, published, withdrawn) = (1, false, false, false);
+            let memory = Memory { memory: id, author: *reader, version, public, published, withdrawn };
+            let born = Some((thread, entry));
+            return Ok(Some(MemoryView::Own(OwnMemory { memory, number: None, born })));
+        }
+        Some(Place::Assignment(..)) | None => return Ok(None),
+    };
+    let publication = publication(read, &id)?.filter(|publication| publication.current.is_some());
+    Ok(publication.map(MemoryView::Public))
+}
+
+/// What the public side of a memory says, as far as this host knows.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn publication(read: &dyn Read, memory: &MemoryId) -> Result<Option<Publication>, ReadError> {
+    match index::number(read, &ObjectId::Publication(publication_id(memory)))? {
+        Some(number) => Cells::new(read, number).publication().map(Some),
+        None => Ok(None),
+    }
+}
+
+/// A thread for one of its present members; nothing for anyone else (V2, V10).
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn thread(
+    read: &dyn Read,
+    reader: &AgentId,
+    short: &index::Short,
+) -> Result<Option<(ObjectNumber, Member)>, ReadError> {
+    match index::find(read, IdKind::Thread, short)? {
+        Some(Place::Log(number)) => Ok(Cells::new(read, number).member(reader)?.map(|member| (number, member))),
+        _ => Ok(None),
+    }
+}
+
+/// An assignment for a present member of its thread: the thread's number, the membership, and the carrying entry (V2).
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn assignment(
+    read: &dyn Read,
+    reader: &AgentId,
+    short: &index::Short,
+) -> Result<Option<(ObjectNumber, Member, u64)>, ReadError> {
+    match index::find(read, IdKind::Assignment, short)? {
+        Some(Place::Assignment(number, entry, _)) => {
+            Ok(Cells::new(read, number).member(reader)?.map(|member| (number, member, entry)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Whether a present member may read the text that an entry pins: the author's own always, another's only while that
+/// memory is valid and public (V3, M6).
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn entry_text(read: &dyn Read, entry: &Entry) -> Result<bool, ReadError> {
+    pinned_text(read, &entry.author, &entry.pin)
+}
+
+fn pinned_text(read: &dyn Read, referrer: &AgentId, pin: &Pin) -> Result<bool, ReadError> {
+    if pin.author == *referrer {
+        return Ok(true);
+    }
+    Ok(publication(read, &pin.memory)?.is_some_and(|publication| publication.current.is_some()))
+}
+
+/// Whether a reader may read the note of a handled response: the entry's author and that responder (V5).
+pub fn note(reader: &AgentId, entry: &Entry, response: &Response) -> Option<kwoon_keys::Commitment> {
+    match response.exit {
+        Some((Exit::Handled(note), _)) if *reader == entry.author || *reader == response.responder => note,
+        _ => None,
+    }
+}
+
+/// The identity of an agent, for itself and for its owner.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn identity(read: &dyn Read, agent: &AgentId) -> Result<Option<ObjectNumber>, ReadError> {
+    index::number(read, &ObjectId::Identity(*agent))
+}
