@@ -1,1 +1,30 @@
-//! (skeleton)
+//! The home of a kwoon host and what it stores there.
+//!
+//! [`Home`] is one directory with its lock, keys and tokens. [`DiskStore`] keeps the ledger's tables in one redb file
+//! and longer content in files beside it; [`MemoryStore`] answers alike without a disk.
+//!
+//! This crate never decides anything: it knows no record and no rule, only tables of bytes, content and key files.
+//! It never talks to the network and reads no clock.
+
+mod content;
+mod disk;
+mod error;
+mod fault;
+mod files;
+mod held;
+mod home;
+mod lock;
+mod memory;
+
+pub use content::INLINE_BYTES_MAX;
+pub use disk::{CACHE_BYTES_DEFAULT, DiskStore, Snapshot, StoreStats};
+pub use error::{OpenError, TokenError};
+pub use fault::DISK_FULL;
+pub use home::{HOME_VERSION, Home, OpenMode};
+pub use memory::{MemorySnapshot, MemoryStore};
+
+/// The version of the tables this crate reads and writes.
+pub const STORE_VERSION: u32 = 1;
+
+/// The key in the table `Meta` under which every store holds its version, as four big-endian bytes.
+pub const VERSION_KEY: &[u8] = b"version";

@@ -1,0 +1,265 @@
+//! A home: one directory of mode 0700 that holds a host's keys, tokens, content and store.
+//!
+//! | name | what |
+//! |---|---|
+//! | `lock` | held while a process uses the home; names that process |
+//! | `format` | the version of this layout; written last when a home is made |
+//! | `keys/host.key`, `keys/owner.key`, `keys/agents/<agent>.key` | 0600 each |
+//! | `tokens/<name>` | one bearer token and a newline, 0600 |
+//! | `content/` | longer content, see [`crate::content`] |
+//! | `store.redb` | the tables |
+//! | `clean` | there while no process has the store open, if the last one closed it |
+//!
+//! Files of other names are foreign and ignored.
+
+mod make;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kwoon_keys::KeyPair;
+use kwoon_keys::files::{self as key_files, FileError};
+use kwoon_keys::id::AgentId;
+use kwoon_keys::secret::InstanceKeys;
+
+use crate::content::CONTENT;
+use crate::error::OpenError;
+use crate::files;
+use crate::lock::Lock;
+
+/// The version of the layout of a home that this crate reads and writes.
+pub const HOME_VERSION: u32 = 1;
+
+const FORMAT: &str = "format";
+const FORMAT_PREFIX: &str = "kwoon home, version ";
+/// The directory of all key files.
+pub(crate) const KEYS: &str = "keys";
+const TOKENS: &str = "tokens";
+const HOST_KEY: &str = "keys/host.key";
+const OWNER_KEY: &str = "keys/owner.key";
+/// The directory of the key files of instances.
+pub(crate) const AGENT_KEYS: &str = "keys/agents";
+/// The file of the tables.
+pub(crate) const STORE: &str = "store.redb";
+/// The marker of a clean stop.
+pub(crate) const CLEAN: &str = "clean";
+
+/// What to do where there is no home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Fail.
+    Existing,
+    /// Make one, and the directories above it.
+    MakeIfMissing,
+}
+
+/// An open home. Its lock is held until this value and every store opened from it are gone.
+#[derive(Debug)]
+pub struct Home {
+    path: PathBuf,
+    lock: Arc<Lock>,
+}
+
+/// What a survey found.
+#[derive(PartialEq)]
+enum Found {
+    Nothing,
+    Home,
+}
+
+impl Home {
+    /// Opens the home at `path`, or makes it.
+    ///
+    /// The lock is taken before anything else is opened. All keys are read once, so that what is wrong with them shows
+    /// here; what is wrong with the store shows when that is opened.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. Nothing in the directory was changed then, except for the file `lock`.
+    pub fn open(path: &Path, mode: OpenMode) -> Result<Self, OpenError> {
+        let path = std::path::absolute(path).map_err(|error| OpenError::io(path, error))?;
+        match fs::metadata(&path) {
+            Ok(metadata) if !metadata.is_dir() => return Err(OpenError::NotADirectory { path }),
+            Ok(_) => key_files::check_private(&path, 0o700)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if mode == OpenMode::Existing {
+                    return Err(OpenError::NoHome { path });
+                }
+                make::directory(&path)?;
+            }
+            Err(error) => return Err(OpenError::io(&path, error)),
+        }
+        // A lock file that is there is locked first: a home that another process is just making is in use, not half
+        // made. A lock file that is not there is made only if the rest is in order.
+        let early = Lock::existing(&path)?;
+        let mut found = survey(&path)?;
+        if found == Found::Nothing && mode == OpenMode::Existing {
+            return Err(OpenError::NoHome { path });
+        }
+        let lock = match early {
+            Some(lock) => lock,
+            None => {
+                let lock = Lock::make(&path)?;
+                found = survey(&path)?;
+                lock
+            }
+        };
+        lock.sign()?;
+        if found == Found::Nothing {
+            make::home(&path)?;
+        }
+        Ok(Self { path, lock: Arc::new(lock) })
+    }
+
+    /// The directory, as an absolute path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn lock(&self) -> Arc<Lock> {
+        Arc::clone(&self.lock)
+    }
+
+    /// The key of this host.
+    ///
+    /// # Errors
+    /// If its file changed since the home was opened and no longer holds a key.
+    pub fn host_key(&self) -> Result<KeyPair, FileError> {
+        key_files::read_pair(&self.path.join(HOST_KEY), "host")
+    }
+
+    /// The key of the owner.
+    ///
+    /// # Errors
+    /// If its file changed since the home was opened and no longer holds a key.
+    pub fn owner_key(&self) -> Result<KeyPair, FileError> {
+        key_files::read_pair(&self.path.join(OWNER_KEY), "owner")
+    }
+
+    /// The keys of all instances on this host, by agent. Some may belong to agents that no commit made known: their
+    /// files are written first.
+    ///
+    /// # Errors
+    /// If a key file is looser than 0600 or holds no key of the agent it is named by.
+    pub fn instance_keys(&self) -> Result<Vec<InstanceKeys>, FileError> {
+        instance_keys(&self.path)
+    }
+
+    /// Removes the key file of an agent's instance, if there is one. It stays removed after a crash.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    pub fn remove_instance_keys(&self, agent: &AgentId) -> Result<(), FileError> {
+        let path = instance_key_path(&self.path, agent);
+        let removed = files::remove_if_there(&path).and_then(|there| match there {
+            true => files::sync_dir(&self.path.join(AGENT_KEYS)),
+            false => Ok(()),
+        });
+        removed.map_err(|source| FileError::Io { path, source })
+    }
+}
+
+/// The key file of an agent's instance.
+pub(crate) fn instance_key_path(home: &Path, agent: &AgentId) -> PathBuf {
+    home.join(AGENT_KEYS).join(format!("{agent}.key"))
+}
+
+fn is_instance_key_name(name: &str) -> bool {
+    name.strip_suffix(".key").is_some_and(|stem| AgentId::read(stem).is_some())
+}
+
+fn instance_keys(home: &Path) -> Result<Vec<InstanceKeys>, FileError> {
+    let dir = home.join(AGENT_KEYS);
+    let names = files::names(&dir).map_err(|source| FileError::Io { path: dir.clone(), source })?;
+    let mut all = Vec::new();
+    for name in names.iter().filter(|name| is_instance_key_name(name)) {
+        let path = dir.join(name);
+        let keys = key_files::read_instance(&path)?;
+        if instance_key_path(home, &keys.agent) != path {
+            return Err(FileError::NotAKey { path, kind: "instance" });
+        }
+        all.push(keys);
+    }
+    all.sort_by_key(|keys| keys.agent);
+    Ok(all)
+}
+
+/// Looks at a directory without changing it: is there a whole home, or nothing of one? Everything else is an error.
+fn survey(home: &Path) -> Result<Found, OpenError> {
+    let mut found = Vec::new();
+    let mut missing = Vec::new();
+    let version = read_format(home)?;
+    if version.is_none() {
+        missing.push(FORMAT);
+        // A directory of one of these names counts as a part of a home even if it is foreign: kwoon would write there.
+        found = there(home, &[KEYS, TOKENS, CONTENT, STORE, CLEAN])?;
+        if found.is_empty() {
+            return Ok(Found::Nothing);
+        }
+    } else {
+        let parts = [HOST_KEY, OWNER_KEY, STORE];
+        let parts_there = there(home, &parts)?;
+        missing.extend(parts.iter().filter(|part| !parts_there.contains(part)));
+        found.push(FORMAT);
+        found.extend(parts_there);
+    }
+    if !missing.is_empty() {
+        return Err(OpenError::HalfMade { path: home.to_owned(), found, missing });
+    }
+    key_files::read_pair(&home.join(HOST_KEY), "host")?;
+    key_files::read_pair(&home.join(OWNER_KEY), "owner")?;
+    instance_keys(home)?;
+    Ok(Found::Home)
+}
+
+fn there(home: &Path, names: &[&'static str]) -> Result<Vec<&'static str>, OpenError> {
+    let mut there = Vec::new();
+    for name in names {
+        let path = home.join(name);
+        match fs::symlink_metadata(&path) {
+            Ok(_) => there.push(*name),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(OpenError::io(&path, error)),
+        }
+    }
+    Ok(there)
+}
+
+/// The version that the file `format` states, if it is there and known.
+fn read_format(home: &Path) -> Result<Option<u32>, OpenError> {
+    let path = home.join(FORMAT);
+    let damaged = || OpenError::Damaged { path: path.clone(), what: "it states no version of a kwoon home".to_owned() };
+    match fs::metadata(&path) {
+        Ok(metadata) if metadata.size() > 64 => return Err(damaged()),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(OpenError::io(&path, error)),
+    }
+    let bytes = fs::read(&path).map_err(|error| OpenError::io(&path, error))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| damaged())?;
+    let version = text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.lines().next()?.parse().ok());
+    match version {
+        Some(HOME_VERSION) => Ok(Some(HOME_VERSION)),
+        Some(found) if found > HOME_VERSION => Err(OpenError::NewerVersion { path, found, known: HOME_VERSION }),
+        _ => Err(damaged()),
+    }
+}
+
+/// Removes what was being written when a process ended: temporary files of kwoon's own names.
+pub(crate) fn remove_leftovers(home: &Path) -> io::Result<()> {
+    for name in [FORMAT, CLEAN, HOST_KEY, OWNER_KEY] {
+        files::remove_if_there(&home.join(format!("{name}.new")))?;
+    }
+    let agents = home.join(AGENT_KEYS);
+    for name in files::names(&agents)? {
+        if name.strip_suffix(".new").is_some_and(is_instance_key_name) {
+            files::remove_if_there(&agents.join(name))?;
+        }
+    }
+    tokens::remove_leftovers(&home.join(TOKENS))
+}
