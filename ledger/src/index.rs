@@ -134,6 +134,16 @@ pub fn request(read: &dyn Read, id: &RequestId) -> Result<Option<(ObjectNumber, 
     Ok(Some((ObjectNumber::from_be_bytes(number), index)))
 }
 
+/// The full id of a request that became a fact here, by its outside form.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn request_by_short(read: &dyn Read, short: &Short) -> Result<Option<RequestId>, ReadError> {
+    let rows = read.prefix(Table::Derived, &key(REQUEST, &[short]), Order::Rising, 1)?;
+    let id = rows.first().and_then(|(key, _)| key.get(1..33)).and_then(|bytes| bytes.try_into().ok());
+    Ok(id.map(|bytes| RequestId(kwoon_keys::Digest(bytes))))
+}
+
 /// Whether a request became a fact of this log. It does so at most once (L3.1).
 ///
 /// # Errors
@@ -358,6 +368,20 @@ pub(crate) fn list_remove(
 /// If the store cannot be read.
 pub fn list_has(read: &dyn Read, list: List, owner: &Short, handle: &Short) -> Result<bool, ReadError> {
     Ok(read.get(Table::Derived, &list_key(LIST_BY_HANDLE, list, owner, &[handle]))?.is_some())
+}
+
+/// The last rows of a list, latest first, at most `limit`.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn list_latest<T: for<'b> Decode<'b, ()>>(
+    read: &dyn Read,
+    list: List,
+    owner: &Short,
+    limit: usize,
+) -> Result<Vec<T>, ReadError> {
+    let rows = read.prefix(Table::Derived, &list_key(LIST, list, owner, &[]), Order::Falling, limit)?;
+    rows.iter().map(|(_, value)| cbor::read_own(value).map_err(|_| ReadError::damaged("a row of a list"))).collect()
 }
 
 /// How many rows a list has, counted up to `limit`.

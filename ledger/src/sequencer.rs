@@ -112,11 +112,16 @@ impl<'a> Sequencer<'a> {
         }
     }
 
-    /// Decides one action. Deadlines of its log come first; a refusal leaves nothing else (L2.2).
+    /// Decides one action. Deadlines of its log come first; a refusal leaves nothing else (L2.2). What the rules allow is
+    /// then asked of `allows`, which sees the state as it would be: configured limits stand there.
     ///
     /// # Errors
-    /// By the rules, or if the store cannot be read.
-    pub fn act(&mut self, candidate: Candidate) -> Result<Sealed, Stop> {
+    /// By the rules, by `allows`, or if the store cannot be read.
+    pub fn act(
+        &mut self,
+        candidate: Candidate,
+        allows: impl FnOnce(&dyn Read, ObjectNumber) -> Result<(), Stop>,
+    ) -> Result<Sealed, Stop> {
         let known = index::number(&self.overlay, &candidate.object)?;
         if let Some(number) = known {
             self.expire_log(number, self.now)?;
@@ -130,6 +135,9 @@ impl<'a> Sequencer<'a> {
             unsealed: BTreeSet::new(),
         };
         let sealed = layer.act_in_layer(known, candidate, &action).map_err(refused)?;
+        if !sealed.existing {
+            allows(&layer.overlay, sealed.number)?;
+        }
         let Sequencer { overlay, unsealed, .. } = layer;
         let batch = overlay.batch;
         self.overlay.absorb(batch);
@@ -328,8 +336,11 @@ impl<'a> Sequencer<'a> {
         index::set_receipt(&mut self.overlay, &request);
     }
 
-    /// Seals a log at its head.
-    fn seal(&mut self, number: ObjectNumber) -> Result<(), ReadError> {
+    /// Seals a log at its head at once, where something else needs the seal.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn seal(&mut self, number: ObjectNumber) -> Result<(), ReadError> {
         let head = Cells::new(&self.overlay, number).head()?;
         let head = head.ok_or_else(|| ReadError::damaged("a log without a head"))?;
         let seal = Seal {

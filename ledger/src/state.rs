@@ -500,6 +500,17 @@ impl<'a> Cells<'a> {
         }
     }
 
+    /// The assignments carried by entries after a number, at most `limit`.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn assignments_after(&self, entry: u64, limit: usize) -> Result<Vec<Assignment>, ReadError> {
+        let from = cell_key(self.number, Cell::Assignment, &[&entry.saturating_add(1).to_be_bytes()]);
+        let to = crate::storage::after_prefix(&cell_key(self.number, Cell::Assignment, &[]));
+        let rows = self.read.range(Table::Derived, &from, &to, Order::Rising, limit)?;
+        rows.iter().map(|(_, value)| cbor::read_own(value).map_err(|_| ReadError::damaged("an assignment"))).collect()
+    }
+
     /// The first deadline of the log: when, and at which entry.
     ///
     /// # Errors

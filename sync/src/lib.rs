@@ -1,1 +1,15 @@
-//! (skeleton)
+//! The pure host of kwoon: requests in, a commit and replies out.
+//!
+//! Everything between what an agent asks and the fact it causes stands here, without a clock, randomness, threads or
+//! I/O: a daemon, a test or a simulator gives it time, entropy and a store to read, makes its commits durable and hands
+//! out its replies.
+
+pub mod answer;
+pub mod argument;
+pub mod host;
+pub mod keyring;
+pub mod operations;
+pub mod rate;
+pub mod receipt;
+pub mod ticket;
+pub mod view;

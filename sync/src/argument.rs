@@ -1,0 +1,542 @@
+//! Arguments of operations: what an agent or owner sends, checked as far as that is possible without looking anything
+//! up. Everything here is hostile until it has passed through these types.
+
+use core::fmt;
+use std::borrow::Cow;
+
+use kwoon_keys::id::{AgentId, AssignmentId, MemoryId, PublicationId, ReceiptId, RequestId, ThreadId};
+use kwoon_ledger::action::{MediaType, Role};
+use kwoon_ledger::index::Short;
+use kwoon_ledger::limits::{DURATION_MAX, DURATION_MIN};
+use kwoon_ledger::refusal::{Code, Detail, Refusal};
+use kwoon_ledger::time::Duration;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The arguments of a call as JSON, with duplicate keys refused.
+pub type Arguments = Map<String, Value>;
+
+/// Reads the body of a call: one JSON object, or nothing at all for no arguments.
+///
+/// # Errors
+/// [`Code::InvalidArgument`] for anything else, duplicate keys and numbers beyond 64 bits included.
+pub fn read(body: &[u8]) -> Result<Arguments, Refusal> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Map::new());
+    }
+    match serde_json::from_slice(body) {
+        Ok(Strict(Value::Object(arguments))) => Ok(arguments),
+        Ok(_) => Err(Refusal::argument("body", "one JSON object")),
+        Err(_) => {
+            Err(Refusal::argument("body", "well-formed JSON in UTF-8, each key once, numbers of at most 64 bits"))
+        }
+    }
+}
+
+/// A JSON value that was read with every key of every object seen once.
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct StrictVisitor;
+        impl<'de> Visitor<'de> for StrictVisitor {
+            type Value = Strict;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON value")
+            }
+            fn visit_bool<E>(self, value: bool) -> Result<Strict, E> {
+                Ok(Strict(Value::Bool(value)))
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<Strict, E> {
+                Ok(Strict(value.into()))
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<Strict, E> {
+                Ok(Strict(value.into()))
+            }
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Strict, E> {
+                // Also where integers beyond 64 bits end up. No argument is a fraction.
+                let _ = value;
+                Err(E::custom("a number that is no 64-bit integer"))
+            }
+            fn visit_str<E>(self, value: &str) -> Result<Strict, E> {
+                Ok(Strict(Value::String(value.to_owned())))
+            }
+            fn visit_string<E>(self, value: String) -> Result<Strict, E> {
+                Ok(Strict(Value::String(value)))
+            }
+            fn visit_unit<E>(self) -> Result<Strict, E> {
+                Ok(Strict(Value::Null))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Strict, A::Error> {
+                let mut values = Vec::new();
+                while let Some(Strict(value)) = items.next_element()? {
+                    values.push(value);
+                }
+                Ok(Strict(Value::Array(values)))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Strict, A::Error> {
+                let mut map = Map::new();
+                while let Some(key) = entries.next_key::<String>()? {
+                    let Strict(value) = entries.next_value()?;
+                    if map.insert(key, value).is_some() {
+                        return Err(de::Error::custom("a key twice"));
+                    }
+                }
+                Ok(Strict(Value::Object(map)))
+            }
+        }
+        deserializer.deserialize_any(StrictVisitor)
+    }
+}
+
+/// Turns arguments into a typed request.
+///
+/// # Errors
+/// [`Code::InvalidArgument`], naming the field and what it must be.
+pub fn parse<T: DeserializeOwned>(arguments: Arguments) -> Result<T, Refusal> {
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+        let path = error.path().to_string();
+        let message = error.into_inner().to_string();
+        explain(&path, &message)
+    })
+}
+
+/// Names the field that a deserialisation error is about. Of the message only what this program wrote is used, never
+/// what the caller sent.
+fn explain(path: &str, message: &str) -> Refusal {
+    let quoted = message.split('`').nth(1).unwrap_or_default();
+    let (name, expected) = if message.starts_with("unknown field") {
+        (Some(quoted), "no such argument".to_owned())
+    } else if message.starts_with("missing field") {
+        (Some(quoted), "must be given".to_owned())
+    } else {
+        let expected = message.rsplit_once("expected ").map_or("another form", |(_, expected)| expected);
+        (None, expected.to_owned())
+    };
+    // A map key that does not exist is part of the path already.
+    let path = if path == "." { "" } else { path };
+    let field = match (path, name) {
+        ("", Some(name)) => name.to_owned(),
+        (path, Some(name)) if path == name || path.ends_with(&format!(".{name}")) => path.to_owned(),
+        (path, Some(name)) => format!("{path}.{name}"),
+        ("", None) => "body".to_owned(),
+        (path, None) => path.to_owned(),
+    };
+    // Long keys of a caller's are cut: an error stays small.
+    let field: String = field.chars().take(80).collect();
+    Refusal::from(Code::InvalidArgument).with("field", Detail::Text(field)).with("expected", Detail::Text(expected))
+}
+
+/// A string that `read` accepts, described for error and schema by `what`.
+fn from_text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    what: &'static str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, D::Error> {
+    let text =
+        Cow::<'de, str>::deserialize(deserializer).map_err(|_| de::Error::custom(format_args!("expected {what}")))?;
+    read(&text).ok_or_else(|| de::Error::custom(format_args!("expected {what}")))
+}
+
+macro_rules! references {
+    ($($(#[$doc:meta])* $name:ident($id:ty), $what:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name(pub Short);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                from_text(deserializer, $what, <$id>::read).map(Self)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn inline_schema() -> bool {
+                true
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                let pattern = format!("^{}_[a-z2-7]{{26}}$", <$id>::PREFIX);
+                json_schema!({"type": "string", "pattern": pattern, "description": $what})
+            }
+        }
+    )*};
+}
+
+references! {
+    /// A thread.
+    ThreadRef(ThreadId), "a thread id: thr_ and 26 characters";
+    /// A memory.
+    MemoryRef(MemoryId), "a memory id: mem_ and 26 characters";
+    /// An assignment.
+    AssignmentRef(AssignmentId), "an assignment id: asg_ and 26 characters";
+    /// An agent.
+    AgentRef(AgentId), "an agent id: agt_ and 26 characters";
+    /// An action.
+    ActionRef(RequestId), "an action id: act_ and 26 characters";
+    /// A receipt.
+    ReceiptRef(ReceiptId), "a receipt id: rcp_ and 26 characters";
+}
+
+/// An object that has a log or a working set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectRef {
+    /// A thread.
+    Thread(Short),
+    /// A memory.
+    Memory(Short),
+    /// A publication.
+    Publication(Short),
+    /// An agent's identity.
+    Agent(Short),
+}
+
+const OBJECT: &str = "an object id: thr_, mem_, pub_ or agt_ and 26 characters";
+
+impl<'de> Deserialize<'de> for ObjectRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, OBJECT, |text| {
+            (ThreadId::read(text).map(Self::Thread))
+                .or_else(|| MemoryId::read(text).map(Self::Memory))
+                .or_else(|| PublicationId::read(text).map(Self::Publication))
+                .or_else(|| AgentId::read(text).map(Self::Agent))
+        })
+    }
+}
+
+impl JsonSchema for ObjectRef {
+    fn schema_name() -> Cow<'static, str> {
+        "ObjectRef".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "^(thr|mem|pub|agt)_[a-z2-7]{26}$", "description": OBJECT})
+    }
+}
+
+/// An entry of a thread, by its number or by the action that posts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryRef {
+    /// Its number.
+    Number(u64),
+    /// The action.
+    Action(Short),
+}
+
+const ENTRY: &str = "the number of an entry, or the id of the action that posts it";
+
+impl<'de> Deserialize<'de> for EntryRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(u64),
+            Text(String),
+        }
+        let wrong = || de::Error::custom(format_args!("expected {ENTRY}"));
+        match Form::deserialize(deserializer).map_err(|_| wrong())? {
+            Form::Number(number) if number > 0 => Ok(Self::Number(number)),
+            Form::Number(_) => Err(wrong()),
+            Form::Text(text) => RequestId::read(&text).map(Self::Action).ok_or_else(wrong),
+        }
+    }
+}
+
+impl JsonSchema for EntryRef {
+    fn schema_name() -> Cow<'static, str> {
+        "EntryRef".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": "^act_[a-z2-7]{26}$"}
+            ],
+            "description": ENTRY
+        })
+    }
+}
+
+/// A length of time: a whole number and one of `s`, `m`, `h`, `d`; from 1 s to 400 d.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DurationText(pub Duration);
+
+const DURATION: &str = "a duration from \"1s\" to \"400d\": a whole number and s, m, h or d";
+
+impl<'de> Deserialize<'de> for DurationText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, DURATION, |text| {
+            let unit = text.chars().last()?;
+            let digits = &text[..text.len() - unit.len_utf8()];
+            let plain = (1..=12).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+            let count: u64 = if plain { digits.parse().ok()? } else { return None };
+            let seconds = match unit {
+                's' => 1,
+                'm' => 60,
+                'h' => 3600,
+                'd' => 86400,
+                _ => return None,
+            };
+            let duration = Duration(count.checked_mul(seconds)?.checked_mul(1000)?);
+            (DURATION_MIN..=DURATION_MAX).contains(&duration).then_some(Self(duration))
+        })
+    }
+}
+
+impl JsonSchema for DurationText {
+    fn schema_name() -> Cow<'static, str> {
+        "Duration".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "^[0-9]{1,12}[smhd]$", "description": DURATION})
+    }
+}
+
+/// A media type of the fixed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaTypeText(pub MediaType);
+
+const MEDIA_TYPE: &str =
+    "text/plain, text/markdown, text/html, text/csv, application/json, application/yaml or application/xml";
+
+impl<'de> Deserialize<'de> for MediaTypeText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, MEDIA_TYPE, |text| {
+            MediaType::ALL.into_iter().find(|media_type| media_type.name() == text).map(Self)
+        })
+    }
+}
+
+impl JsonSchema for MediaTypeText {
+    fn schema_name() -> Cow<'static, str> {
+        "MediaType".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<_> = MediaType::ALL.iter().map(|media_type| media_type.name()).collect();
+        json_schema!({"type": "string", "enum": names, "description": "media type; text/markdown if left out"})
+    }
+}
+
+/// The media type to write down: what was given, or text/markdown.
+pub fn media_type(given: Option<MediaTypeText>) -> MediaType {
+    given.map_or(MediaType::Markdown, |given| given.0)
+}
+
+/// A role in a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum RoleText {
+    /// Reads.
+    Observer,
+    /// Reads and speaks.
+    Speaker,
+    /// Reads, speaks and governs.
+    Governor,
+}
+
+impl From<RoleText> for Role {
+    fn from(role: RoleText) -> Self {
+        match role {
+            RoleText::Observer => Self::Observer,
+            RoleText::Speaker => Self::Speaker,
+            RoleText::Governor => Self::Governor,
+        }
+    }
+}
+
+/// An idempotency key: 1 to 128 of `A-Za-z0-9._~-`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key(pub String);
+
+const KEY: &str = "1 to 128 characters of A-Z, a-z, 0-9, '.', '_', '~' and '-'";
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, KEY, |text| {
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
+            ((1..=128).contains(&text.len()) && text.bytes().all(allowed)).then(|| Self(text.to_owned()))
+        })
+    }
+}
+
+impl JsonSchema for Key {
+    fn schema_name() -> Cow<'static, str> {
+        "IdempotencyKey".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "^[A-Za-z0-9._~-]{1,128}$", "description": KEY})
+    }
+}
+
+/// The name of an agent on its host: `[a-z0-9][a-z0-9._-]{0,62}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentName(pub String);
+
+const NAME: &str = "1 to 63 characters of a-z, 0-9, '.', '_' and '-', the first a letter or digit";
+
+impl AgentName {
+    /// Reads a name.
+    pub fn read(text: &str) -> Option<Self> {
+        let letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let first = text.bytes().next().is_some_and(letter_or_digit);
+        let rest = text.bytes().all(|byte| letter_or_digit(byte) || b"._-".contains(&byte));
+        (first && rest && text.len() <= 63).then(|| Self(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for AgentName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, NAME, Self::read)
+    }
+}
+
+impl JsonSchema for AgentName {
+    fn schema_name() -> Cow<'static, str> {
+        "AgentName".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$", "description": NAME})
+    }
+}
+
+/// A text that is not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NonEmpty(pub String);
+
+impl<'de> Deserialize<'de> for NonEmpty {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, "a text that is not empty", |text| (!text.is_empty()).then(|| Self(text.to_owned())))
+    }
+}
+
+impl JsonSchema for NonEmpty {
+    fn schema_name() -> Cow<'static, str> {
+        "Text".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "minLength": 1})
+    }
+}
+
+/// How many rows a page has: 1 to 50, 20 if left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(pub usize);
+
+const LIMIT: &str = "a number from 1 to 50";
+
+impl Limit {
+    /// The number of rows.
+    pub fn of(given: Option<Self>) -> usize {
+        given.map_or(20, |limit| limit.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        number_between(deserializer, 1, 50, LIMIT).map(|limit| Self(limit as usize))
+    }
+}
+
+impl JsonSchema for Limit {
+    fn schema_name() -> Cow<'static, str> {
+        "Limit".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 1, "maximum": 50, "description": "rows; 20 if left out"})
+    }
+}
+
+/// How much of a text is read at once: 1 to 262144 bytes, 4096 if left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxBytes(pub usize);
+
+const MAX_BYTES: &str = "a number from 1 to 262144";
+
+impl MaxBytes {
+    /// The number of bytes.
+    pub fn of(given: Option<Self>) -> usize {
+        given.map_or(4096, |max| max.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for MaxBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        number_between(deserializer, 1, 262_144, MAX_BYTES).map(|max| Self(max as usize))
+    }
+}
+
+impl JsonSchema for MaxBytes {
+    fn schema_name() -> Cow<'static, str> {
+        "MaxBytes".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "integer", "minimum": 1, "maximum": 262_144,
+            "description": "bytes of each text; 4096 if left out"
+        })
+    }
+}
+
+fn number_between<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    least: u64,
+    most: u64,
+    what: &'static str,
+) -> Result<u64, D::Error> {
+    let wrong = || de::Error::custom(format_args!("expected {what}"));
+    let number = u64::deserialize(deserializer).map_err(|_| wrong())?;
+    if (least..=most).contains(&number) { Ok(number) } else { Err(wrong()) }
+}
+
+/// How long a caller waits, in milliseconds: at most 60000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitMs(pub u64);
+
+impl<'de> Deserialize<'de> for WaitMs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        number_between(deserializer, 0, 60_000, "a number of milliseconds from 0 to 60000").map(Self)
+    }
+}
+
+impl JsonSchema for WaitMs {
+    fn schema_name() -> Cow<'static, str> {
+        "WaitMs".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 0, "maximum": 60_000, "description": "milliseconds to wait"})
+    }
+}

@@ -1,0 +1,405 @@
+//! The logs themselves, for the owner: what stands in them, and whether it is right. No participant text is in a log,
+//! so none is in these answers (L6.1).
+
+use kwoon_keys::cbor;
+use kwoon_keys::{Digest, Salt};
+use kwoon_ledger::action::ObjectId;
+use kwoon_ledger::fact::{Cause, Due, Fact, fact_hash, head_hash};
+use kwoon_ledger::index::{self, IdKind, Place, Short};
+use kwoon_ledger::log;
+use kwoon_ledger::refusal::{Code, Stop};
+use kwoon_ledger::replica::{self, FoldError};
+use kwoon_ledger::state::{CELLS, Cells, ObjectNumber};
+use kwoon_ledger::storage::{Order, Overlay, Read, ReadError, Row, Table};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Reads;
+use super::owner::object_page;
+use crate::answer::{Answer, Contents, shown};
+use crate::argument::{Limit, ObjectRef};
+use crate::receipt::effect_json;
+use crate::view::{View, read_cursor, write_cursor};
+
+fn number(view: &View<'_>, object: &ObjectRef) -> Result<(ObjectNumber, Short), Stop> {
+    let (kind, short) = match object {
+        ObjectRef::Thread(short) => (IdKind::Thread, short),
+        ObjectRef::Memory(short) => (IdKind::Memory, short),
+        ObjectRef::Publication(short) => (IdKind::Publication, short),
+        ObjectRef::Agent(short) => (IdKind::Agent, short),
+    };
+    match index::find(view.read, kind, short)? {
+        Some(Place::Log(number)) => Ok((number, *short)),
+        // A memory without a log of its own has its facts in the thread's.
+        Some(Place::Born(..) | Place::Assignment(..)) | None => Err(Code::NotFound.into()),
+    }
+}
+
+/// Arguments of `ledger_verify`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LedgerVerify {
+    /// One object; all if left out.
+    object: Option<ObjectRef>,
+}
+
+/// A fault that was found.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Fault {
+    object: String,
+    /// The index of the fact.
+    index: u64,
+    /// What is wrong.
+    problem: String,
+}
+
+/// What a verification found.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Verified {
+    /// Whether everything is right.
+    sound: bool,
+    objects: u64,
+    facts: u64,
+    seals: u64,
+    /// The first 50 faults.
+    faults: Vec<Fault>,
+}
+
+/// A store with nothing in it.
+struct Nothing;
+
+impl Read for Nothing {
+    fn get(&self, _: Table, _: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        Ok(None)
+    }
+    fn range(&self, _: Table, _: &[u8], _: &[u8], _: Order, _: usize) -> Result<Vec<Row>, ReadError> {
+        Ok(Vec::new())
+    }
+    fn content(&self, _: &Digest) -> Result<Option<(Salt, Vec<u8>)>, ReadError> {
+        Ok(None)
+    }
+}
+
+/// Facts of one object that are read at a time.
+const CHUNK: usize = 256;
+
+impl Verified {
+    fn fault(&mut self, object: &ObjectId, index: u64, problem: impl ToString) {
+        self.sound = false;
+        if self.faults.len() < 50 {
+            self.faults.push(Fault { object: object.to_string(), index, problem: problem.to_string() });
+        }
+    }
+
+    /// Folds one log from nothing, as a host would that has just got it, and compares.
+    fn verify(&mut self, read: &dyn Read, number: ObjectNumber, object: &ObjectId) -> Result<(), Stop> {
+        self.objects += 1;
+        let head = Cells::new(read, number).head()?.ok_or(Code::Internal)?;
+        let mut folded = Overlay::new(&Nothing);
+        let mut next = 0;
+        while next <= head.index {
+            let (from, to) = (log::fact_key(number, next), log::fact_key(number, u64::MAX));
+            let rows = read.range(Table::Log, &from, &to, Order::Rising, CHUNK)?;
+            if rows.is_empty() {
+                self.fault(object, next, "the fact is missing");
+                return Ok(());
+            }
+            for (_, bytes) in rows {
+                match replica::fold(&mut folded, number, &bytes) {
+                    Ok(_) => {}
+                    Err(FoldError::Unreadable(error)) => return Err(error.into()),
+                    Err(FoldError::Rejected(rejection)) => {
+                        self.fault(object, next, rejection);
+                        return Ok(());
+                    }
+                    Err(FoldError::Refused(code)) => {
+                        self.fault(object, next, format_args!("the rules refuse it: {}", code.name()));
+                        return Ok(());
+                    }
+                }
+                self.facts += 1;
+                next += 1;
+            }
+        }
+        self.compare_cells(read, &folded, number, object, head.index)?;
+        self.verify_seals(read, &folded, number, object, head.index)
+    }
+
+    fn compare_cells(
+        &mut self,
+        read: &dyn Read,
+        folded: &Overlay<'_>,
+        number: ObjectNumber,
+        object: &ObjectId,
+        index: u64,
+    ) -> Result<(), Stop> {
+        let mut prefix = vec![CELLS];
+        prefix.extend_from_slice(&number.to_be_bytes());
+        let end = kwoon_ledger::storage::after_prefix(&prefix);
+        let mut from = prefix;
+        loop {
+            let stored = read.range(Table::Derived, &from, &end, Order::Rising, CHUNK)?;
+            let derived = folded.range(Table::Derived, &from, &end, Order::Rising, CHUNK)?;
+            if stored != derived {
+                self.fault(object, index, "the stored state is not what the facts say; rebuild it");
+                return Ok(());
+            }
+            let Some((last, _)) = stored.into_iter().next_back() else { return Ok(()) };
+            from = last;
+            from.push(0);
+        }
+    }
+
+    fn verify_seals(
+        &mut self,
+        read: &dyn Read,
+        folded: &Overlay<'_>,
+        number: ObjectNumber,
+        object: &ObjectId,
+        index: u64,
+    ) -> Result<(), Stop> {
+        let mut sealed = None;
+        let mut from = number.to_be_bytes().to_vec();
+        let end = kwoon_ledger::storage::after_prefix(&from);
+        loop {
+            let rows = read.range(Table::Seals, &from, &end, Order::Rising, CHUNK)?;
+            let Some((last, _)) = rows.last().cloned() else { break };
+            for (_, record) in rows {
+                match replica::check_seal(folded, number, &record) {
+                    Ok(seal) => sealed = Some(seal.index),
+                    Err(FoldError::Unreadable(error)) => return Err(error.into()),
+                    Err(_) => self.fault(object, index, "a seal is wrong"),
+                }
+                self.seals += 1;
+            }
+            from = last;
+            from.push(0);
+        }
+        if sealed != Some(index) {
+            self.fault(object, index, "the last fact is not sealed");
+        }
+        Ok(())
+    }
+}
+
+impl Reads for LedgerVerify {
+    type Result = Verified;
+
+    fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
+        let mut verified = Verified { sound: true, objects: 0, facts: 0, seals: 0, faults: Vec::new() };
+        match &self.object {
+            Some(reference) => {
+                let (number, _) = number(view, reference)?;
+                let object = log::object(view.read, number)?.ok_or(Code::Internal)?;
+                verified.verify(view.read, number, &object)?;
+            }
+            None => {
+                let mut from = 0;
+                loop {
+                    let objects = log::objects(view.read, from, CHUNK)?;
+                    let Some((last, _)) = objects.last() else { break };
+                    from = last + 1;
+                    for (number, object) in objects {
+                        verified.verify(view.read, number, &object)?;
+                    }
+                }
+            }
+        }
+        Ok(Answer::new(&verified, Contents::new(view.read))?)
+    }
+}
+
+/// How facts are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum LogFormat {
+    /// As JSON.
+    Json,
+    /// As JSON, with each record and seal as it is signed and stored, in hexadecimal.
+    Cbor,
+}
+
+/// Arguments of `object_log`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectLog {
+    /// The object.
+    object: ObjectRef,
+    /// `json` (the default) or `cbor`.
+    format: Option<LogFormat>,
+    /// Where the page begins.
+    cursor: Option<String>,
+    /// Facts of the page.
+    limit: Option<Limit>,
+}
+
+/// A fact.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FactShown {
+    index: u64,
+    epoch: u64,
+    log_time: String,
+    /// `action`, `expiry`, `account`, `epoch` or `consequence`.
+    cause: &'static str,
+    /// Who acted, with which operation; or what was due; or whose account it is.
+    about: Value,
+    effects: Vec<Value>,
+    /// The head hash after it.
+    head: String,
+    /// The running digest after it.
+    digest: String,
+    /// The record, in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<String>,
+    /// The seal at this fact, in hexadecimal, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seal: Option<String>,
+    /// Whether a seal stands at this very fact.
+    sealed: bool,
+}
+
+/// Facts.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Facts {
+    facts: Vec<FactShown>,
+}
+
+fn about(fact: &Fact) -> (&'static str, Value) {
+    match &fact.cause {
+        Cause::Action(_) => match log::action_of(fact) {
+            Some(action) => {
+                let actor = match action.actor {
+                    kwoon_ledger::action::Actor::Agent(agent, instance) => {
+                        json!({"agent": agent.to_string(), "instance": instance.to_string()})
+                    }
+                    kwoon_ledger::action::Actor::Owner(owner) => json!({"owner": owner.to_string()}),
+                };
+                let about = json!({
+                    "actor": actor,
+                    "operation": action.body.operation(),
+                    "action": action.request().to_string(),
+                    "issued_at": shown(action.issued_at),
+                });
+                ("action", about)
+            }
+            None => ("action", Value::Null),
+        },
+        Cause::Expiry(Due::Delivery(id)) => ("expiry", json!({"due": "delivery", "assignment": id.to_string()})),
+        Cause::Expiry(Due::Judgment(id)) => ("expiry", json!({"due": "judgment", "assignment": id.to_string()})),
+        Cause::Account(agent, records) => ("account", json!({"agent": agent.to_string(), "records": records.len()})),
+        Cause::Epoch(change) => ("epoch", json!({"next_epoch": change.next_epoch})),
+        Cause::Consequence(outcome) => {
+            let source = cbor::read_own::<Fact>(&outcome.fact).ok();
+            let about = source.map(|fact| json!({"object": fact.object.to_string(), "index": fact.index}));
+            ("consequence", about.unwrap_or(Value::Null))
+        }
+    }
+}
+
+impl Reads for ObjectLog {
+    type Result = Facts;
+
+    fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
+        let (number, short) = number(view, &self.object)?;
+        let from: u64 = self.cursor.as_deref().map(|text| read_cursor(b"log", &short, text)).transpose()?.unwrap_or(0);
+        let limit = Limit::of(self.limit);
+        let (first, end) = (log::fact_key(number, from), log::fact_key(number, u64::MAX));
+        let mut rows = view.read.range(Table::Log, &first, &end, Order::Rising, limit + 1)?;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let with_records = self.format == Some(LogFormat::Cbor);
+        let hex = |bytes: &[u8]| with_records.then(|| data_encoding::HEXLOWER.encode(bytes));
+        let mut facts = Vec::with_capacity(rows.len());
+        for (_, bytes) in rows {
+            let fact: Fact = cbor::read_own(&bytes).map_err(|_| ReadError::damaged("a fact"))?;
+            let (cause, about) = about(&fact);
+            let seal = view.read.get(Table::Seals, &log::seal_key(number, fact.epoch, fact.index))?;
+            let effects = log::effects(view.read, number, fact.index)?;
+            facts.push(FactShown {
+                index: fact.index,
+                epoch: fact.epoch,
+                log_time: shown(fact.log_time),
+                cause,
+                about,
+                effects: effects.iter().filter_map(|effect| effect_json(&fact.object, effect)).collect(),
+                head: head_hash(&fact.previous, &fact_hash(&bytes)).to_string(),
+                digest: fact.digest.to_string(),
+                record: hex(&bytes),
+                seal: seal.as_deref().and_then(hex),
+                sealed: seal.is_some(),
+            });
+        }
+        let next = facts.last().map_or(from, |fact| fact.index + 1);
+        let mut answer = Answer::new(&Facts { facts }, Contents::new(view.read))?;
+        answer.as_of = view.as_of(number)?;
+        answer.cursor = more.then(|| write_cursor(b"log", &short, &next));
+        Ok(answer)
+    }
+}
+
+/// Arguments of `object_digest`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectDigest {
+    /// One object; all, page by page, if left out.
+    object: Option<ObjectRef>,
+    /// Where the page begins.
+    cursor: Option<String>,
+    /// Rows of the page.
+    limit: Option<Limit>,
+}
+
+/// Where a log stands.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DigestRow {
+    object: String,
+    index: u64,
+    digest: String,
+    head: String,
+}
+
+/// The answer of `object_digest`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Digests {
+    /// Of one object.
+    One(DigestRow),
+    /// Of a page of objects.
+    Page {
+        /// The objects.
+        objects: Vec<DigestRow>,
+    },
+}
+
+fn digest_row(view: &View<'_>, number: ObjectNumber) -> Result<DigestRow, Stop> {
+    let head = Cells::new(view.read, number).head()?.ok_or(Code::Internal)?;
+    Ok(DigestRow {
+        object: head.object.to_string(),
+        index: head.index,
+        digest: head.digest.to_string(),
+        head: head.hash.to_string(),
+    })
+}
+
+impl Reads for ObjectDigest {
+    type Result = Digests;
+
+    fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
+        let (digests, cursor) = match &self.object {
+            Some(reference) => {
+                let (number, _) = number(view, reference)?;
+                (Digests::One(digest_row(view, number)?), None)
+            }
+            None => {
+                let (page, cursor) = object_page(view, self.cursor.as_deref(), Limit::of(self.limit))?;
+                let rows: Result<Vec<_>, Stop> = page.iter().map(|(number, _)| digest_row(view, *number)).collect();
+                (Digests::Page { objects: rows? }, cursor)
+            }
+        };
+        let mut answer = Answer::new(&digests, Contents::new(view.read))?;
+        answer.cursor = cursor;
+        Ok(answer)
+    }
+}

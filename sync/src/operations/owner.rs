@@ -1,0 +1,182 @@
+//! The host itself, for its owner.
+
+use std::collections::BTreeMap;
+
+use kwoon_ledger::action::ObjectId;
+use kwoon_ledger::log;
+use kwoon_ledger::refusal::{Code, Stop};
+use kwoon_ledger::state::{Cells, ObjectNumber};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Reads, Tends};
+use crate::answer::{Answer, Contents, shown};
+use crate::argument::Limit;
+use crate::host::Round;
+use crate::view::{View, read_cursor, write_cursor};
+
+/// Arguments of `host_status`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostStatus {
+    /// Where the page of objects begins.
+    cursor: Option<String>,
+    /// Objects of the page.
+    limit: Option<Limit>,
+}
+
+/// An object of this host.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ObjectRow {
+    object: String,
+    /// `identity`, `memory`, `publication` or `thread`.
+    kind: &'static str,
+    index: u64,
+    /// The host that orders it.
+    sequencer: String,
+    /// Whether that is this host.
+    here: bool,
+    /// When its sequencer was last heard of; now, if that is this host.
+    last_seen: String,
+    sealed_at: String,
+}
+
+/// Figures of the store.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StoreShown {
+    /// Bytes of the store's file.
+    file_bytes: u64,
+    /// Bytes of texts in files of their own.
+    content_bytes: u64,
+    /// Facts, of all objects.
+    facts: u64,
+}
+
+/// How the host is doing.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StatusShown {
+    /// The host's id, 64 hex digits.
+    host: String,
+    /// The owner's key.
+    owner: String,
+    /// Version of the program.
+    version: &'static str,
+    /// Whether it seals at present.
+    sealing: bool,
+    /// Why it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_sealing_reason: Option<&'static str>,
+    /// Objects, page by page.
+    objects: Vec<ObjectRow>,
+    object_count: u64,
+    /// Hosts it knows: none.
+    peers: Vec<String>,
+    /// Actions that wait for an outcome: none on one host.
+    pending: u64,
+    /// Differences to the clocks of peers: none on one host.
+    clock_difference_ms: BTreeMap<String, i64>,
+    agents: usize,
+    /// The host's time.
+    time: String,
+    store: StoreShown,
+    /// The limits in force.
+    limits: BTreeMap<&'static str, u64>,
+}
+
+/// The kind of an object.
+pub fn kind(object: &ObjectId) -> &'static str {
+    match object {
+        ObjectId::Identity(_) => "identity",
+        ObjectId::Memory(_) => "memory",
+        ObjectId::Publication(_) => "publication",
+        ObjectId::Thread(_) => "thread",
+        ObjectId::Task(_) => "task",
+        ObjectId::Engagement(_) => "engagement",
+    }
+}
+
+/// One page of the objects of this host, and where the next begins.
+///
+/// # Errors
+/// If the cursor is not one, or the store cannot be read.
+pub fn object_page(
+    view: &View<'_>,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<(Vec<(ObjectNumber, ObjectId)>, Option<String>), Stop> {
+    let from: ObjectNumber = cursor.map(|text| read_cursor(b"objects", &[0; 16], text)).transpose()?.unwrap_or(0);
+    let mut objects = log::objects(view.read, from, limit + 1)?;
+    let next = (objects.len() > limit).then(|| objects.pop()).flatten();
+    Ok((objects, next.map(|(number, _)| write_cursor(b"objects", &[0; 16], &number))))
+}
+
+impl Reads for HostStatus {
+    type Result = StatusShown;
+
+    fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
+        let host = view.keyring.host.public();
+        let (page, cursor) = object_page(view, self.cursor.as_deref(), Limit::of(self.limit))?;
+        let mut objects = Vec::new();
+        for (number, object) in page {
+            let head = Cells::new(view.read, number).head()?.ok_or(Code::Internal)?;
+            objects.push(ObjectRow {
+                object: object.to_string(),
+                kind: kind(&object),
+                index: head.index,
+                sequencer: head.sequencer.to_string(),
+                here: head.sequencer == host,
+                last_seen: shown(view.now),
+                sealed_at: shown(head.log_time),
+            });
+        }
+        let status = StatusShown {
+            host: host.to_string(),
+            owner: view.keyring.owner.public().to_string(),
+            version: env!("CARGO_PKG_VERSION"),
+            sealing: view.sealing.is_ok(),
+            not_sealing_reason: view.sealing.err(),
+            objects,
+            object_count: log::next_object(view.read)?.into(),
+            peers: Vec::new(),
+            pending: 0,
+            clock_difference_ms: BTreeMap::new(),
+            agents: view.keyring.agents().count(),
+            time: shown(view.now),
+            store: StoreShown {
+                file_bytes: view.store.file_bytes,
+                content_bytes: view.store.content_bytes,
+                facts: log::next_arrival(view.read)?,
+            },
+            limits: view.limits.rows().collect(),
+        };
+        let mut answer = Answer::new(&status, Contents::new(view.read))?;
+        answer.cursor = cursor;
+        Ok(answer)
+    }
+}
+
+/// Arguments of `clock_confirm`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClockConfirm {}
+
+/// What was confirmed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Confirmed {
+    /// The time from which sealing goes on.
+    time: String,
+    /// Whether the host would have sealed without it.
+    was_sealing: bool,
+}
+
+impl Tends for ClockConfirm {
+    type Result = Confirmed;
+
+    fn tend(self, round: &mut Round<'_>) -> Result<Answer, Stop> {
+        let was_sealing = round.sealing.is_ok();
+        round.confirmed = true;
+        round.sealing = Ok(());
+        let result = Confirmed { time: shown(round.now), was_sealing };
+        Ok(Answer::new(&result, Contents::new(&round.sequencer.overlay))?)
+    }
+}

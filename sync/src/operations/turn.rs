@@ -1,0 +1,386 @@
+//! The turn, opportunities, the working set and receipts: all that an agent needs after any amnesia (O3 to O7).
+
+use kwoon_keys::id::{AgentId, ThreadId};
+use kwoon_ledger::effect::{Duty, Obligation};
+use kwoon_ledger::index::{self, List, OfferRow, TurnRow};
+use kwoon_ledger::refusal::{Code, Refusal, Step, Stop};
+use kwoon_ledger::rules::assignment;
+use kwoon_ledger::state::{Cell, Cells, ObjectNumber, Progress, Thread};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Reads;
+use super::agent::{AgentShown, shown_agent};
+use super::memory::{self, MemoryShown};
+use super::thread::{ThreadShown, shown_thread};
+use crate::answer::{Answer, ContentKey, Contents, Next, Window, shown};
+use crate::argument::{Key, Limit, MemoryRef, ObjectRef, ReceiptRef, ThreadRef};
+use crate::receipt::{self, Done};
+use crate::view::{View, agent_id, step_of};
+
+/// Arguments of `turn`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Turn {
+    /// Where the page begins.
+    cursor: Option<String>,
+    /// Rows of the page.
+    limit: Option<Limit>,
+}
+
+/// An obligation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ObligationShown {
+    /// Its id.
+    id: String,
+    /// `respond`, `deliver` or `judge`.
+    duty: &'static str,
+    /// The thread.
+    object: String,
+    /// The entry that asks, or that carries the assignment.
+    entry: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    assignment: Option<String>,
+    began_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_at: Option<String>,
+    /// The deadline has passed and its end is not sealed yet.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lapsed: bool,
+    /// What to do.
+    step: &'static str,
+    /// Always `sealed` on the host that orders the object.
+    standing: &'static str,
+}
+
+fn shown_obligation(view: &View<'_>, thread: &ThreadId, row: &TurnRow) -> ObligationShown {
+    let obligation = &row.obligation;
+    ObligationShown {
+        id: obligation.id(thread).to_string(),
+        duty: obligation.duty.name(),
+        object: thread.to_string(),
+        entry: obligation.entry,
+        assignment: obligation.assignment.map(|assignment| assignment.to_string()),
+        began_at: shown(obligation.began_at),
+        due_at: obligation.due_at.map(shown),
+        lapsed: obligation.due_at.is_some_and(|due| due <= view.now),
+        step: step_of(row, view.now).step.name(),
+        standing: "sealed",
+    }
+}
+
+/// What an agent owes in one thread, oldest first.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn obligations_in(
+    view: &View<'_>,
+    agent: &AgentId,
+    thread: &Thread,
+    number: ObjectNumber,
+) -> Result<Vec<ObligationShown>, Stop> {
+    let cells = Cells::new(view.read, number);
+    let mut owed: Vec<Obligation> = Vec::new();
+    for entry in cells.entry_numbers(Cell::Pending, &[agent.as_bytes()])? {
+        let Some(posted) = cells.entry(entry)? else { continue };
+        owed.push(Obligation {
+            duty: Duty::Respond,
+            bearer: *agent,
+            entry,
+            assignment: None,
+            began_at: posted.at,
+            due_at: None,
+        });
+    }
+    for entry in cells.entry_numbers(Cell::Party, &[agent.as_bytes()])? {
+        let Some(held) = cells.assignment_at(entry)? else { continue };
+        match held.progress {
+            Progress::Taken(began, due) if held.terms.to == *agent => {
+                owed.push(assignment::delivery(&held, began, due));
+            }
+            Progress::Delivered(began, due, false) if held.creator == *agent => {
+                owed.push(assignment::judgment(&held, began, due));
+            }
+            _ => {}
+        }
+    }
+    owed.sort_by_key(|obligation| (obligation.began_at, obligation.entry, obligation.duty));
+    let rows = owed.into_iter().map(|obligation| TurnRow { number, thread: thread.thread, obligation });
+    Ok(rows.map(|row| shown_obligation(view, &thread.thread, &row)).collect())
+}
+
+/// Obligations.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Obligations {
+    /// In the order of their origin; what began while you walk the pages comes last.
+    obligations: Vec<ObligationShown>,
+    /// Actions of yours that are not settled yet.
+    pending_actions: u64,
+    /// Actions of yours that were refused elsewhere and that you have not looked at.
+    refused_actions: u64,
+}
+
+impl Reads for Turn {
+    type Result = Obligations;
+
+    fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
+        let owner = index::owner(&view.reader()?);
+        let limit = Limit::of(self.limit);
+        let (rows, cursor) = view.page::<TurnRow>(List::Turn, &owner, self.cursor.as_deref(), limit)?;
+        let result = Obligations {
+            obligations: rows.iter().map(|row| shown_obligation(view, &row.thread, row)).collect(),
+            pending_actions: 0,
+            refused_actions: 0,
+        };
+        let mut answer = view.answer(&result, Contents::new(view.read), None)?;
+        answer.next = match rows.first() {
+            Some(row) => {
+                let object = serde_json::json!({"object": row.thread.to_string()});
+                vec![Next { step: step_of(row, view.now).step, call: Some(("working_set", object)) }]
+            }
+            None => vec![Next::step(Step::Wait)],
+        };
+        answer.cursor = cursor;
+        Ok(answer)
+    }
+}
+
+/// Arguments of `opportunities`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Opportunities {
+    /// Where the page begins.
+    cursor: Option<String>,
+    /// Rows of the page.
+    limit: Option<Limit>,
+}
+
+/// Work on offer.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OpportunityShown {
+    /// `assignment`.
+    kind: &'static str,
+    assignment: String,
+    /// The thread.
+    object: String,
+    entry: u64,
+    step: &'static str,
+}
+
+/// Opportunities.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Offers {
+    opportunities: Vec<OpportunityShown>,
+}
+
+impl Reads for Opportunities {
+    type Result = Offers;
+
+    fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
+        let reader = view.reader()?;
+        let owner = index::owner(&reader);
+        let limit = Limit::of(self.limit);
+        let (rows, cursor) = view.page::<OfferRow>(List::Opportunities, &owner, self.cursor.as_deref(), limit)?;
+        let mut opportunities = Vec::new();
+        for row in rows {
+            // An offer stays when its assignee leaves, and is readable again if it comes back (V2, V10).
+            if Cells::new(view.read, row.number).member(&reader)?.is_none() {
+                continue;
+            }
+            opportunities.push(OpportunityShown {
+                kind: "assignment",
+                assignment: row.assignment.to_string(),
+                object: row.thread.to_string(),
+                entry: row.entry,
+                step: Step::Deliver.name(),
+            });
+        }
+        let mut answer = view.answer(&Offers { opportunities }, Contents::new(view.read), None)?;
+        answer.cursor = cursor;
+        Ok(answer)
+    }
+}
+
+/// Arguments of `working_set`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkingSet {
+    /// The object: a thread, a memory or yourself.
+    object: ObjectRef,
+}
+
+/// An entry that waits for your response.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Owed {
+    entry: u64,
+    text_content: ContentKey,
+}
+
+/// The working set of a thread.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ThreadWorkingSet {
+    #[serde(flatten)]
+    thread: ThreadShown,
+    /// The texts of the entries you owe a response to, the oldest 20.
+    owed: Vec<Owed>,
+}
+
+/// The working set of anything else.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PlainWorkingSet<T> {
+    #[serde(flatten)]
+    object: T,
+    /// `author`, `reader` or `self`.
+    role: &'static str,
+    obligations: Vec<ObligationShown>,
+    actions: Vec<&'static str>,
+}
+
+/// The working set of one object.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[allow(clippy::large_enum_variant)]
+pub enum WorkingSetShown {
+    /// Of a thread.
+    Thread(ThreadWorkingSet),
+    /// Of a memory.
+    Memory(PlainWorkingSet<MemoryShown>),
+    /// Of an agent.
+    Agent(PlainWorkingSet<AgentShown>),
+}
+
+impl Reads for WorkingSet {
+    type Result = WorkingSetShown;
+
+    fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
+        let reader = view.reader()?;
+        let mut contents = Contents::new(view.read);
+        match self.object {
+            ObjectRef::Thread(short) => {
+                let (thread, number) = shown_thread(view, &mut contents, &ThreadRef(short))?;
+                let cells = Cells::new(view.read, number);
+                let mut owed = Vec::new();
+                for entry in cells.entry_numbers(Cell::Pending, &[reader.as_bytes()])?.into_iter().take(20) {
+                    let Some(posted) = cells.entry(entry)? else { continue };
+                    let readable = kwoon_ledger::visibility::entry_text(view.read, &posted)?;
+                    let author = Some(&posted.pin.author);
+                    let text_content = contents.text(author, "text", &posted.pin.text, readable, Window::DEFAULT)?;
+                    owed.push(Owed { entry, text_content });
+                }
+                let result = WorkingSetShown::Thread(ThreadWorkingSet { thread, owed });
+                Ok(view.answer(&result, contents, Some(number))?)
+            }
+            ObjectRef::Memory(short) => {
+                let reference = MemoryRef(short);
+                let (object, number) = memory::shown(view, &mut contents, &reference, None, Window::DEFAULT)?;
+                let is_author = object.author == reader.to_string();
+                let actions = match (is_author, object.state, object.visibility) {
+                    (true, "valid", "public") => vec!["memory_update", "memory_unpublish", "memory_withdraw"],
+                    (true, "valid", _) => vec!["memory_update", "memory_publish", "memory_withdraw"],
+                    _ => Vec::new(),
+                };
+                let role = if is_author { "author" } else { "reader" };
+                let set = PlainWorkingSet { object, role, obligations: Vec::new(), actions };
+                Ok(view.answer(&WorkingSetShown::Memory(set), contents, number)?)
+            }
+            ObjectRef::Agent(short) => {
+                let (agent, number) = agent_id(view.read, &short)?.ok_or(Code::NotFound)?;
+                if agent != reader {
+                    return Err(Code::NotFound.into());
+                }
+                let object = shown_agent(view, &mut contents, agent, number, None)?;
+                let actions = if object.is_active() { vec!["memory_create", "thread_create"] } else { Vec::new() };
+                let set = PlainWorkingSet { object, role: "self", obligations: Vec::new(), actions };
+                Ok(view.answer(&WorkingSetShown::Agent(set), contents, Some(number))?)
+            }
+            ObjectRef::Publication(_) => Err(Code::NotFound.into()),
+        }
+    }
+}
+
+/// Arguments of `receipt_get`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiptGet {
+    /// The operation, with `key`.
+    operation: Option<String>,
+    /// The idempotency key, with `operation`.
+    key: Option<Key>,
+    /// The receipt's id, instead of both.
+    id: Option<ReceiptRef>,
+}
+
+impl Reads for ReceiptGet {
+    type Result = Done;
+
+    fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
+        let reader = view.reader()?;
+        // V9: receipts are the agent's own, so an owner that reads as an agent finds none.
+        let requests = match (self.operation, self.key, self.id) {
+            (Some(operation), Some(key), None) => {
+                if super::find(&operation).is_none_or(|operation| !operation.is_action()) {
+                    return Err(Refusal::argument("operation", "the name of an operation that acts").into());
+                }
+                let ids = view.keyring.request_ids(&reader, &operation, &key.0);
+                ids.into_iter().map(|(_, request)| request).collect()
+            }
+            (None, None, Some(id)) => index::receipt(view.read, &id.0)?.into_iter().collect::<Vec<_>>(),
+            _ => return Err(Refusal::argument("id", "an id, or both operation and key").into()),
+        };
+        for request in requests {
+            if view.is_owner() {
+                break;
+            }
+            let Some(ended) = receipt::ended(view.read, &request)? else { continue };
+            if ended.action.agent() != Some(reader) {
+                continue;
+            }
+            let (receipt, done) = receipt::receipt(view.read, &ended)?;
+            let mut answer = view.answer(&done, Contents::new(view.read), None)?;
+            answer.receipt = Some(receipt);
+            return Ok(answer);
+        }
+        Err(Code::NotFound.into())
+    }
+}
+
+/// Arguments of `outbox_list`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutboxList {
+    /// Where the page begins.
+    cursor: Option<String>,
+    /// Rows of the page.
+    limit: Option<Limit>,
+}
+
+/// An action that is not settled.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OutboxRow {
+    action: String,
+    operation: String,
+    key: String,
+    object: String,
+    /// `pending`, `refused` or `unknown`.
+    state: &'static str,
+}
+
+/// The outbox.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Outbox {
+    actions: Vec<OutboxRow>,
+}
+
+impl Reads for OutboxList {
+    type Result = Outbox;
+
+    fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
+        view.reader()?;
+        let _ = Limit::of(self.limit);
+        if self.cursor.is_some() {
+            return Err(Refusal::argument("cursor", "none: the outbox has one page").into());
+        }
+        // One host orders all it holds, so every action is settled in the call that makes it.
+        Ok(view.answer(&Outbox { actions: Vec::new() }, Contents::new(view.read), None)?)
+    }
+}
