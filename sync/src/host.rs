@@ -23,7 +23,7 @@ use kwoon_ledger::time::{Duration, Time};
 use serde_json::Value;
 
 use crate::answer::{Answer, Contents, Next, Secret, internal};
-use crate::argument::{ActionRef, Arguments, Key};
+use crate::argument::{ActionRef, AgentRef, Arguments, Key};
 use crate::keyring::Keyring;
 use crate::operations::Operation;
 use crate::rate::Rates;
@@ -645,6 +645,23 @@ pub fn names(read: &dyn Read) -> Result<Vec<(String, AgentId)>, ReadError> {
             Ok((name, agent))
         })
         .collect()
+}
+
+/// Takes `as` out of the arguments of a read: the agent of this host as which an owner reads.
+///
+/// # Errors
+/// [`Code::NotFound`] if no such agent lives here; an agent that gives it is told that there is no such argument.
+pub fn take_as(
+    mut arguments: Arguments,
+    caller: Caller,
+    keyring: &Keyring,
+) -> Result<(Arguments, Option<AgentId>), Refusal> {
+    if caller != Caller::Owner {
+        return Ok((arguments, None));
+    }
+    let Some(AgentRef(short)) = take_control::<AgentRef>(&mut arguments, "as")? else { return Ok((arguments, None)) };
+    let agent = keyring.agents().find(|agent| agent.0.short() == short).copied();
+    Ok((arguments, Some(agent.ok_or(Code::NotFound)?)))
 }
 
 fn rate_limited(wait: Duration) -> Refusal {

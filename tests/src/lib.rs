@@ -1,1 +1,22 @@
-//! (skeleton)
+//! What the tests of kwoon stand on: a host in memory on a virtual clock, and the conformance table.
+
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
+
+pub mod conformance;
+pub mod hall;
+
+pub use hall::{Agent, Hall, merge, owner, text};
+
+/// Says which rule a test is about and what it shows: `holds`, that the rule holds; `refused`, that a violation is
+/// refused without effect, or a forged record rejected; `impossible`, that a violation cannot be expressed, and why.
+///
+/// The conformance document is made from these claims, see [`conformance`].
+#[macro_export]
+macro_rules! rule {
+    ($shows:ident, $($id:literal),+ $(,)?) => {
+        $( const _: () = assert!($crate::conformance::is_rule($id), concat!("no such rule: ", $id)); )+
+    };
+    (impossible, $($id:literal),+ ; $why:literal) => {
+        $( const _: () = assert!($crate::conformance::is_rule($id), concat!("no such rule: ", $id)); )+
+    };
+}

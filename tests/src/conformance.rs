@@ -1,0 +1,185 @@
+//! The conformance document: every rule of the tables in `tests/spec`, with the tests that show it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use syn::visit::Visit;
+
+const KUNGFU: &str = include_str!("../spec/kungfu.toml");
+const CONTRACTS: &str = include_str!("../spec/contracts.toml");
+
+/// Whether a rule of this id stands in the tables. Usable in constants, so that a claim about no rule does not compile.
+pub const fn is_rule(id: &str) -> bool {
+    contains_id(KUNGFU.as_bytes(), id.as_bytes()) || contains_id(CONTRACTS.as_bytes(), id.as_bytes())
+}
+
+const fn contains_id(table: &[u8], id: &[u8]) -> bool {
+    let mut at = 0;
+    while at + id.len() + 7 <= table.len() {
+        if matches_at(table, at, b"id = \"") && matches_at(table, at + 6, id) && table[at + 6 + id.len()] == b'"' {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn matches_at(table: &[u8], at: usize, what: &[u8]) -> bool {
+    let mut offset = 0;
+    while offset < what.len() {
+        if table[at + offset] != what[offset] {
+            return false;
+        }
+        offset += 1;
+    }
+    true
+}
+
+#[derive(Deserialize)]
+struct RuleTable {
+    rule: Vec<Rule>,
+}
+
+/// A rule of the tables.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Rule {
+    /// Its id.
+    pub id: String,
+    /// The profile it belongs to.
+    #[serde(default)]
+    pub profile: String,
+    /// The contract it belongs to.
+    #[serde(default)]
+    pub contract: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// Every rule, in the order of the tables.
+pub fn rules() -> Vec<Rule> {
+    let parse = |text| toml::from_str::<RuleTable>(text).expect("the rule tables are TOML").rule;
+    let mut rules = parse(KUNGFU);
+    rules.extend(parse(CONTRACTS));
+    rules
+}
+
+/// What a test claims.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The rule.
+    pub rule: String,
+    /// `holds`, `refused` or `impossible`.
+    pub shows: String,
+    /// The test, with its module.
+    pub test: String,
+    /// Why a violation cannot be expressed.
+    pub why: Option<String>,
+}
+
+struct Tests {
+    module: String,
+    current: Option<String>,
+    claims: Vec<Claim>,
+}
+
+impl<'ast> Visit<'ast> for Tests {
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        let is_test = function
+            .attrs
+            .iter()
+            .any(|attribute| attribute.path().segments.last().is_some_and(|segment| segment.ident == "test"));
+        if is_test {
+            self.current = Some(format!("{}::{}", self.module, function.sig.ident));
+            syn::visit::visit_item_fn(self, function);
+            self.current = None;
+        }
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        let Some(test) = &self.current else { return };
+        if !call.path.is_ident("rule") {
+            return;
+        }
+        let text = call.tokens.to_string();
+        let shows = text.split(',').next().unwrap_or_default().trim().to_owned();
+        let mut strings = text.split('"').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+        let why = if text.contains(';') { strings.pop() } else { None };
+        for rule in strings {
+            self.claims.push(Claim { rule, shows: shows.clone(), test: test.clone(), why: why.clone() });
+        }
+    }
+}
+
+/// Every claim of the tests under `tests/suite`.
+pub fn claims() -> Vec<Claim> {
+    let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&suite)
+        .expect("the suite is there")
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect();
+    files.sort();
+    let mut claims = Vec::new();
+    for path in files {
+        let module = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let source = std::fs::read_to_string(&path).expect("readable");
+        let file = syn::parse_file(&source).expect("the suite is Rust");
+        let mut tests = Tests { module, current: None, claims: Vec::new() };
+        tests.visit_file(&file);
+        claims.extend(tests.claims);
+    }
+    claims
+}
+
+/// The document.
+pub fn document() -> String {
+    let mut by_rule: BTreeMap<String, Vec<Claim>> = BTreeMap::new();
+    for claim in claims() {
+        by_rule.entry(claim.rule.clone()).or_default().push(claim);
+    }
+    let mut text = String::from(include_str!("conformance_head.md"));
+    let (mut shown, mut open) = (String::new(), String::new());
+    let mut counts = (0, 0);
+    for rule in rules() {
+        let claims = by_rule.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
+        let tests = |shows: &[&str]| {
+            let named = claims.iter().filter(|claim| shows.contains(&claim.shows.as_str()));
+            let named: Vec<String> = named
+                .map(|claim| match &claim.why {
+                    Some(why) => format!("`{}` (not expressible: {why})", claim.test),
+                    None => format!("`{}`", claim.test),
+                })
+                .collect();
+            named.join("<br>")
+        };
+        let (holds, against) = (tests(&["holds"]), tests(&["refused", "impossible"]));
+        let scope = if rule.profile.is_empty() { &rule.contract } else { &rule.profile };
+        if !holds.is_empty() && !against.is_empty() {
+            counts.0 += 1;
+            let _ = writeln!(shown, "| {} | {scope} | {holds} | {against} |", rule.id);
+        } else {
+            counts.1 += 1;
+            let what = match (holds.is_empty(), against.is_empty()) {
+                (true, true) => "not shown yet".to_owned(),
+                (false, true) => format!("shown to hold by {holds}; no counter-test yet"),
+                (true, false) => format!("violations refused in {against}; not shown to hold yet"),
+                (false, false) => String::new(),
+            };
+            let _ = writeln!(open, "| {} | {scope} | {what} |", rule.id);
+        }
+    }
+    let _ = writeln!(text, "\n## Shown ({} rules)\n", counts.0);
+    text.push_str("| rule | scope | shown to hold by | violations refused in |\n|---|---|---|---|\n");
+    text.push_str(&shown);
+    let _ = writeln!(text, "\n## Open ({} rules)\n", counts.1);
+    text.push_str("| rule | scope | what there is |\n|---|---|---|\n");
+    text.push_str(&open);
+    text
+}
+
+/// Where the document lies.
+pub fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/conformance.md")
+}

@@ -1,0 +1,254 @@
+//! A hall: one pure host over a store in memory, on a virtual clock, called as a daemon would call it.
+
+use std::collections::BTreeMap;
+
+use kwoon_keys::{Digest, KeyPair};
+use kwoon_ledger::limits::Limits;
+use kwoon_ledger::log;
+use kwoon_ledger::refusal::Refusal;
+use kwoon_ledger::state::Cells;
+use kwoon_ledger::storage::{Order, Read, Store, Table};
+use kwoon_ledger::time::{Duration, Time};
+use kwoon_store::{MemorySnapshot, MemoryStore};
+use kwoon_sync::answer::{Answer, Secret, refusal_json};
+use kwoon_sync::argument;
+use kwoon_sync::host::{Host, Request, to_refusal};
+use kwoon_sync::keyring::Keyring;
+use kwoon_sync::operations;
+use kwoon_sync::view::{Caller, StoreFigures, View};
+use serde_json::{Value, json};
+
+/// When a hall's clock begins: 2026-11-30T12:00:00Z.
+pub const START: Time = Time(1_796_040_000_000);
+
+/// An agent of a hall.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    /// Its id, outside form.
+    pub id: String,
+    caller: Caller,
+}
+
+/// See the module.
+pub struct Hall {
+    /// The store.
+    pub store: MemoryStore,
+    host: Host<()>,
+    seed: [u8; 32],
+    limits: Limits,
+    /// The virtual clock.
+    pub now: Time,
+    calls: u64,
+}
+
+/// The owner, as a caller.
+pub fn owner() -> Agent {
+    Agent { id: "owner".to_owned(), caller: Caller::Owner }
+}
+
+impl Default for Hall {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Hall {
+    /// A new host with the default limits.
+    pub fn new() -> Self {
+        Self::with_limits(Limits::DEFAULT)
+    }
+
+    /// A new host with these limits.
+    pub fn with_limits(limits: Limits) -> Self {
+        Self::seeded([7; 32], limits)
+    }
+
+    /// A new host with keys of its own.
+    pub fn seeded(seed: [u8; 32], limits: Limits) -> Self {
+        let store = MemoryStore::new();
+        let host = Self::host_over(&store, &seed, &limits);
+        Self { store, host, seed, limits, now: START, calls: 0 }
+    }
+
+    fn host_over(store: &MemoryStore, seed: &[u8; 32], limits: &Limits) -> Host<()> {
+        let key = |purpose: &str| KeyPair::from_seed(&Digest::of("kwoon test key", &[seed, purpose.as_bytes()]).0);
+        let keyring = Keyring::new(key("host"), key("owner"), store.keys());
+        let snapshot = store.snapshot().expect("memory is readable");
+        Host::new(keyring, limits.clone(), &snapshot).expect("memory is readable")
+    }
+
+    /// Forgets everything but the store, as a daemon that was killed.
+    pub fn restart(&mut self) {
+        self.host = Self::host_over(&self.store, &self.seed, &self.limits);
+    }
+
+    /// A consistent state of the store.
+    pub fn snapshot(&self) -> MemorySnapshot {
+        self.store.snapshot().expect("memory is readable")
+    }
+
+    /// Lets time pass, and lets the host do what is due.
+    pub fn advance(&mut self, duration: Duration) {
+        self.now = self.now.after(duration);
+        self.wake();
+    }
+
+    /// Lets the host do what is due.
+    pub fn wake(&mut self) {
+        let snapshot = self.snapshot();
+        let batch = self.host.take(&snapshot, self.now, Vec::new());
+        let committed = self.store.commit(batch).is_ok();
+        self.host.committed(committed);
+    }
+
+    /// When the host wants to be woken.
+    pub fn wake_at(&self) -> Time {
+        self.host.wake_at(&self.snapshot(), self.now).expect("memory is readable")
+    }
+
+    /// Calls an operation; the envelope of the answer.
+    pub fn call(&mut self, caller: &Agent, operation: &str, arguments: Value) -> Value {
+        match self.try_call(caller, operation, arguments) {
+            Ok(answer) => answer.json(),
+            Err(refusal) => refusal_json(&refusal),
+        }
+    }
+
+    /// Calls an operation that must succeed; the envelope of the answer.
+    pub fn ok(&mut self, caller: &Agent, operation: &str, arguments: Value) -> Value {
+        let answer = self.call(caller, operation, arguments);
+        assert_eq!(answer["ok"], true, "{operation}: {answer:#}");
+        answer
+    }
+
+    /// Calls an operation that must be refused with this code, without any trace in the store (L2.2); the error.
+    pub fn refused(&mut self, caller: &Agent, operation: &str, arguments: Value, code: &str) -> Value {
+        let before = self.trace();
+        let answer = self.call(caller, operation, arguments);
+        assert_eq!(answer["ok"], false, "{operation} must be refused: {answer:#}");
+        assert_eq!(answer["error"]["code"], code, "{operation}: {answer:#}");
+        assert!(!answer["error"]["fix"].as_str().unwrap_or_default().is_empty(), "a refusal has a fix");
+        assert!(answer["error"]["next"]["step"].is_string(), "a refusal has a next step");
+        assert_eq!(self.trace(), before, "a refusal leaves no trace");
+        answer["error"].clone()
+    }
+
+    /// Every row of the store but the recorded time, and the index and digest of every object.
+    pub fn trace(&self) -> BTreeMap<(Table, Vec<u8>), Vec<u8>> {
+        let snapshot = self.snapshot();
+        let mut rows = BTreeMap::new();
+        for table in Table::ALL {
+            let all = snapshot.range(table, &[], &[0xff; 80], Order::Rising, usize::MAX).expect("readable");
+            rows.extend(all.into_iter().map(|(key, value)| ((table, key), value)));
+        }
+        rows.remove(&(Table::Meta, b"last_time".to_vec()));
+        rows
+    }
+
+    /// The last index and the running digest of an object, by its outside id.
+    pub fn digest(&self, object: &str) -> (u64, String) {
+        let snapshot = self.snapshot();
+        for (number, id) in log::objects(&snapshot, 0, usize::MAX).expect("readable") {
+            if id.to_string() == object {
+                let head = Cells::new(&snapshot, number).head().expect("readable").expect("a head");
+                return (head.index, head.digest.to_string());
+            }
+        }
+        panic!("no object {object}");
+    }
+
+    /// One call, as the daemon makes it.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn try_call(&mut self, caller: &Agent, operation: &str, arguments: Value) -> Result<Answer, Refusal> {
+        let operation = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
+        let arguments = argument::read(arguments.to_string().as_bytes())?;
+        self.calls += 1;
+        if operation.is_action() {
+            let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
+            let request = Request { caller: caller.caller, operation, arguments, entropy };
+            let snapshot = self.snapshot();
+            let batch = self.host.take(&snapshot, self.now, vec![((), request)]);
+            let committed = self.store.commit(batch).is_ok();
+            let (_, reply) = self.host.committed(committed).pop().expect("one reply");
+            return reply;
+        }
+        let snapshot = self.snapshot();
+        let (arguments, as_agent) = kwoon_sync::host::take_as(arguments, caller.caller, &self.host.keyring())?;
+        let view = View {
+            read: &snapshot,
+            keyring: &self.host.keyring(),
+            limits: &self.host.limits(),
+            now: self.now,
+            sealing: self.host.sealing(self.now),
+            store: StoreFigures::default(),
+            caller: caller.caller,
+            as_agent,
+        };
+        operation.read(&view, arguments).map_err(to_refusal)
+    }
+
+    /// Makes an agent.
+    pub fn agent(&mut self, name: &str) -> Agent {
+        let answer = self.try_call(&owner(), "agent_create", json!({"name": name})).expect("an agent");
+        assert!(matches!(answer.secret, Some(Secret::TokenOf(_))), "a new agent gets a token");
+        self.known(&answer.json()["result"]["agent"])
+    }
+
+    /// An agent of this hall by its outside id.
+    pub fn known(&self, id: &Value) -> Agent {
+        let id = id.as_str().expect("an id").to_owned();
+        let keyring = self.host.keyring();
+        let agent = keyring.agents().find(|agent| agent.to_string() == id).copied().expect("an agent of this hall");
+        Agent { id, caller: Caller::Agent(agent) }
+    }
+
+    /// A thread of `creator`'s that `others` have joined in this order, as speakers; its id.
+    pub fn thread(&mut self, creator: &Agent, others: &[&Agent]) -> String {
+        let created = self.ok(creator, "thread_create", json!({"admission": {}}));
+        for other in others {
+            self.ok(other, "thread_join", json!({"ticket": created["secret"]["ticket"]}));
+        }
+        text(&created["result"]["thread"])
+    }
+
+    /// Posts a text; the entry's number.
+    pub fn post(&mut self, author: &Agent, thread: &str, more: Value) -> u64 {
+        let mut arguments = json!({"thread": thread, "text": "hello"});
+        merge(&mut arguments, more);
+        self.ok(author, "entry_post", arguments)["result"]["entry"].as_u64().expect("a number")
+    }
+
+    /// Offers an assignment; its id.
+    pub fn assign(&mut self, creator: &Agent, thread: &str, to: &Agent, more: Value) -> String {
+        let mut assign = json!({"to": to.id, "criteria": "done well"});
+        merge(&mut assign, more);
+        let arguments = json!({"thread": thread, "text": "please", "ask": [], "assign": assign});
+        text(&self.ok(creator, "entry_post", arguments)["result"]["assignment"])
+    }
+
+    /// The duties of an agent's turn, each with the number of its entry.
+    pub fn turn(&mut self, agent: &Agent) -> Vec<(String, u64)> {
+        let turn = self.ok(agent, "turn", json!({"limit": 50}));
+        let obligations = turn["result"]["obligations"].as_array().expect("a list").clone();
+        obligations.iter().map(|row| (text(&row["duty"]), row["entry"].as_u64().expect("a number"))).collect()
+    }
+
+    /// The state of an assignment, as one of the members sees it.
+    pub fn state(&mut self, member: &Agent, assignment: &str) -> String {
+        text(&self.ok(member, "assignment_get", json!({"assignment": assignment}))["result"]["state"])
+    }
+}
+
+/// The text of a JSON string.
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("not a string: {value}")).to_owned()
+}
+
+/// Adds the fields of an object to another.
+pub fn merge(into: &mut Value, more: Value) {
+    if let (Some(into), Value::Object(more)) = (into.as_object_mut(), more) {
+        into.extend(more);
+    }
+}

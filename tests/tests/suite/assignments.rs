@@ -1,0 +1,1 @@
+//! Assignments (section 6.4).

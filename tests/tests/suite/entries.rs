@@ -1,0 +1,1 @@
+//! Entries and responses (section 6.3).

@@ -1,0 +1,1 @@
+//! The contracts event and compatibility.

@@ -1,0 +1,1 @@
+//! Forged logs are rejected.

@@ -1,0 +1,1 @@
+//! Agents (section 4) and the contract identity.

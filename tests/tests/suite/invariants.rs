@@ -1,0 +1,1 @@
+//! The invariants (section 3).

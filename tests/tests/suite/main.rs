@@ -1,0 +1,17 @@
+//! The tests of kwoon, in one binary.
+
+#![allow(clippy::unwrap_used)]
+
+mod assignments;
+mod documents;
+mod entries;
+mod events;
+mod forged;
+mod identity;
+mod invariants;
+mod memory;
+mod story;
+mod threads;
+mod turn;
+mod vectors;
+mod visibility;

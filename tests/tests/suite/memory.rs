@@ -1,0 +1,1 @@
+//! Memory (section 5).

@@ -1,0 +1,1 @@
+//! Turn and recovery (section 8).

@@ -1,0 +1,1 @@
+//! The encodings of docs/format.md.

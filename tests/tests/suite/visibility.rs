@@ -1,0 +1,1 @@
+//! Visibility (section 9).
