@@ -1,1 +1,15 @@
-//! (skeleton)
+//! The daemon of kwoon: it gives the pure host a clock, randomness, a disk and callers.
+//!
+//! One writer thread drives the host and commits; reads run beside it on consistent states; HTTP carries both. Nothing
+//! here decides anything about the protocol.
+
+mod config;
+mod http;
+mod openapi;
+mod serve;
+mod tokens;
+mod writer;
+
+pub use config::{ConfigError, Options};
+pub use openapi::{arguments_schema, document as openapi};
+pub use serve::{ServeError, serve};

@@ -96,6 +96,11 @@ impl<T> Host<T> {
         Arc::clone(&self.limits)
     }
 
+    /// The last time that was recorded.
+    pub fn last_time(&self) -> Option<Time> {
+        self.last_time
+    }
+
     /// Whether the host would seal at this time, or why not (design: time is log time).
     ///
     /// # Errors
@@ -671,7 +676,13 @@ fn rate_limited(wait: Duration) -> Refusal {
 }
 
 /// Takes an argument that every acting call has out of the arguments.
-fn take_control<C: serde::de::DeserializeOwned>(arguments: &mut Arguments, name: &str) -> Result<Option<C>, Refusal> {
+///
+/// # Errors
+/// If it is not of the form it must have.
+pub fn take_control<C: serde::de::DeserializeOwned>(
+    arguments: &mut Arguments,
+    name: &str,
+) -> Result<Option<C>, Refusal> {
     let value = take_control_kept(arguments, name)?;
     arguments.remove(name);
     Ok(value)

@@ -1,0 +1,318 @@
+//! The HTTP interface: `POST /v1/<operation>`, on loopback TCP and on the Unix socket.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Router, middleware};
+use http_body_util::BodyExt;
+use kwoon_ledger::refusal::{Code, Refusal, Stop};
+use kwoon_ledger::storage::Store;
+use kwoon_store::DiskStore;
+use kwoon_sync::answer::{Answer, internal, refusal_json};
+use kwoon_sync::argument::{self, Arguments, WaitMs};
+use kwoon_sync::host::{Request, take_as};
+use kwoon_sync::operations::{self, Operation};
+use kwoon_sync::view::{Caller, StoreFigures, View};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::writer::{Handle, wall_clock};
+
+/// A body larger than this is not even read to its end.
+const DRAINED_MAX: u64 = 256 << 20;
+/// How long a body may take in all.
+const BODY_TIME: Duration = Duration::from_secs(60);
+/// Reads that run at once.
+const READS_MAX: usize = 64;
+
+/// What every request needs.
+pub struct Shared {
+    /// The way to the writer.
+    pub writer: Handle,
+    /// The store, for reads.
+    pub store: Arc<DiskStore>,
+    /// The address on which HTTP is served.
+    pub address: SocketAddr,
+    reads: Semaphore,
+    openapi: Bytes,
+}
+
+impl Shared {
+    /// What requests at this address need.
+    pub fn new(writer: Handle, store: Arc<DiskStore>, address: SocketAddr) -> Self {
+        let openapi = Bytes::from(crate::openapi::document().to_string());
+        Self { writer, store, address, reads: Semaphore::new(READS_MAX), openapi }
+    }
+}
+
+/// The routes. `guarded` is true on TCP, where the Host header must name this daemon (DNS rebinding).
+pub fn router(shared: Arc<Shared>, guarded: bool) -> Router {
+    let router = Router::new()
+        .route("/healthz", get(|| async { plain(StatusCode::OK, "ok\n") }))
+        .route("/readyz", get(ready))
+        .route("/openapi.json", get(openapi))
+        .fallback(operation)
+        .with_state(Arc::clone(&shared))
+        .layer(middleware::map_response(stamp));
+    if guarded { router.layer(middleware::from_fn_with_state(shared, check_host)) } else { router }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response {
+    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}
+
+async fn stamp(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let mut id = [0; 8];
+    // Without randomness the answer goes without an id; nothing depends on it.
+    if getrandom::fill(&mut id).is_ok()
+        && let Ok(id) = HeaderValue::from_str(&format!("{:016x}", u64::from_be_bytes(id)))
+    {
+        headers.insert("x-request-id", id);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+async fn check_host(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>, next: middleware::Next) -> Response {
+    if names_daemon(request.headers(), request.uri().authority().map(|authority| authority.as_str()), shared.address) {
+        next.run(request).await
+    } else {
+        error(&Code::ForbiddenHost.into())
+    }
+}
+
+/// Whether a request is addressed to this daemon: to its address, or to localhost at its port.
+fn names_daemon(headers: &HeaderMap, authority: Option<&str>, address: SocketAddr) -> bool {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = match (hosts.next(), hosts.next(), authority) {
+        (Some(host), None, _) => host.to_str().ok(),
+        (None, None, authority) => authority,
+        _ => None,
+    };
+    let Some(host) = host else { return false };
+    let port = address.port();
+    let allowed =
+        [address.to_string(), format!("127.0.0.1:{port}"), format!("localhost:{port}"), format!("[::1]:{port}")];
+    allowed.iter().any(|name| host.eq_ignore_ascii_case(name))
+}
+
+async fn ready(State(shared): State<Arc<Shared>>) -> Response {
+    let readable = tokio::task::spawn_blocking(move || {
+        let snapshot = shared.store.snapshot()?;
+        kwoon_ledger::log::next_arrival(&snapshot)?;
+        Ok::<_, kwoon_ledger::storage::ReadError>(shared.writer.published().failed.is_none())
+    });
+    match readable.await {
+        Ok(Ok(true)) => plain(StatusCode::OK, "ready\n"),
+        Ok(Ok(false)) => plain(StatusCode::SERVICE_UNAVAILABLE, "the store failed; start the daemon again\n"),
+        _ => plain(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read\n"),
+    }
+}
+
+async fn openapi(State(shared): State<Arc<Shared>>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], shared.openapi.clone()).into_response()
+}
+
+fn json_response(status: StatusCode, value: &Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+fn error(refusal: &Refusal) -> Response {
+    let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json_response(status, &refusal_json(refusal));
+    if let Some(wait) = refusal.retry_after_ms {
+        // RFC 9110, 10.2.3: whole seconds.
+        if let Ok(value) = HeaderValue::from_str(&wait.div_ceil(1000).to_string()) {
+            response.headers_mut().insert(header::RETRY_AFTER, value);
+        }
+    }
+    response
+}
+
+async fn operation(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>) -> Response {
+    let started = Instant::now();
+    let (parts, body) = request.into_parts();
+    let name = parts.uri.path().strip_prefix("/v1/").unwrap_or_default().to_owned();
+    let body = match read_body(&shared, &parts.headers, body).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    let caller = bearer(&parts.headers).and_then(|token| shared.writer.caller(token));
+    let answer = match caller {
+        None => Err(Code::Unauthenticated.into()),
+        Some(caller) => match operations::find(&name) {
+            Some(operation) if parts.method == Method::POST => call(&shared, caller, operation, body).await,
+            _ => Err(Code::UnknownOperation.into()),
+        },
+    };
+    let known = operations::find(&name).map_or("unknown", |operation| operation.name);
+    let code = answer.as_ref().err().map(|refusal| refusal.code.name());
+    tracing::debug!(operation = known, code, micros = started.elapsed().as_micros() as u64, "answered");
+    match answer {
+        Ok(answer) => json_response(StatusCode::OK, &answer.json()),
+        Err(refusal) => error(&refusal),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Reads a body up to the limit. A larger one is read to its end and dropped, so that its sender gets the answer; beyond
+/// 256 MiB the connection is given up.
+async fn read_body(shared: &Shared, headers: &HeaderMap, mut body: Body) -> Result<Vec<u8>, Response> {
+    let limit = shared.writer.published().limits.request_bytes_max;
+    let too_large = || error(&Refusal::too_large("body", limit));
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|bytes| bytes > DRAINED_MAX) {
+        return Err(closing(too_large()));
+    }
+    let read = async {
+        let (mut bytes, mut total) = (Vec::new(), 0u64);
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { return Err(closing(error(&Refusal::argument("body", "a whole body")))) };
+            let Ok(data) = frame.into_data() else { continue };
+            total += data.len() as u64;
+            if total > DRAINED_MAX {
+                return Err(closing(too_large()));
+            }
+            if total > limit {
+                bytes = Vec::new();
+            } else {
+                bytes.extend_from_slice(&data);
+            }
+        }
+        if total > limit { Err(too_large()) } else { Ok(bytes) }
+    };
+    timeout(BODY_TIME, read)
+        .await
+        .unwrap_or_else(|_| Err(closing(error(&Refusal::argument("body", "sent within 60 s")))))
+}
+
+fn closing(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// One call, from its body to its answer.
+async fn call(
+    shared: &Arc<Shared>,
+    caller: Caller,
+    operation: &'static Operation,
+    body: Vec<u8>,
+) -> Result<Answer, Refusal> {
+    let mut arguments = argument::read(&body)?;
+    drop(body);
+    if operation.is_action() {
+        let mut entropy = [0; 32];
+        getrandom::fill(&mut entropy).map_err(|_| internal())?;
+        return shared.writer.act(Request { caller, operation, arguments, entropy }).await;
+    }
+    let wait = if operation.name == "turn" { take_wait(&mut arguments)? } else { Duration::ZERO };
+    let mut commits = shared.writer.commits();
+    let deadline = tokio::time::Instant::now() + wait;
+    loop {
+        commits.borrow_and_update();
+        let answer = read(shared, caller, operation, arguments.clone()).await?;
+        let owes = answer.result["obligations"].as_array().is_none_or(|obligations| !obligations.is_empty());
+        if wait.is_zero() || owes {
+            return Ok(answer);
+        }
+        // Nothing is owed: wait for a commit and look again.
+        match tokio::time::timeout_at(deadline, commits.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(Code::Stopping.into()),
+            Err(_) => return Ok(answer),
+        }
+    }
+}
+
+fn take_wait(arguments: &mut Arguments) -> Result<Duration, Refusal> {
+    let wait = kwoon_sync::host::take_control::<WaitMs>(arguments, "wait_ms")?;
+    Ok(Duration::from_millis(wait.map_or(0, |wait| wait.0)))
+}
+
+/// Reads on a thread that may block, from one consistent state (V11).
+async fn read(
+    shared: &Arc<Shared>,
+    caller: Caller,
+    operation: &'static Operation,
+    arguments: Arguments,
+) -> Result<Answer, Refusal> {
+    let _permit = shared.reads.acquire().await.map_err(|_| Refusal::from(Code::Stopping))?;
+    let shared = Arc::clone(shared);
+    let reading = tokio::task::spawn_blocking(move || {
+        let published = shared.writer.published();
+        let (arguments, as_agent) = take_as(arguments, caller, &published.keyring)?;
+        let now = wall_clock();
+        let snapshot = shared.store.snapshot().map_err(|error| unreadable(&error))?;
+        let view = View {
+            read: &snapshot,
+            keyring: &published.keyring,
+            limits: &published.limits,
+            now,
+            sealing: published.sealing(now),
+            store: figures(&shared.store, operation),
+            caller,
+            as_agent,
+        };
+        operation.read(&view, arguments).map_err(|stop| match stop {
+            Stop::Refused(refusal) => refusal,
+            Stop::Unreadable(error) => unreadable(&error),
+        })
+    });
+    reading.await.unwrap_or_else(|_| {
+        tracing::error!(operation = operation.name, "a read failed");
+        Err(internal())
+    })
+}
+
+fn unreadable(error: &kwoon_ledger::storage::ReadError) -> Refusal {
+    tracing::error!(reason = error.reason, "the store cannot be read");
+    internal()
+}
+
+fn figures(store: &DiskStore, operation: &Operation) -> StoreFigures {
+    if operation.name != "host_status" {
+        return StoreFigures::default();
+    }
+    let file_bytes = store.stats().map_or(0, |stats| stats.file_bytes);
+    StoreFigures { file_bytes, ..StoreFigures::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_daemons_own_names_are_accepted() {
+        let address: SocketAddr = "127.0.0.1:4321".parse().expect("an address");
+        let with = |hosts: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(header::HOST, HeaderValue::from_static(host));
+            }
+            names_daemon(&headers, None, address)
+        };
+        assert!(with(&["127.0.0.1:4321"]));
+        assert!(with(&["LOCALHOST:4321"]));
+        assert!(with(&["[::1]:4321"]));
+        assert!(!with(&[]));
+        assert!(!with(&["localhost"]));
+        assert!(!with(&["localhost:80"]));
+        assert!(!with(&["evil.example:4321"]));
+        assert!(!with(&["127.0.0.1:4321.evil.example"]));
+        assert!(!with(&["127.0.0.1:4321", "evil.example"]));
+    }
+}

@@ -1,0 +1,290 @@
+//! From a home to a daemon that serves, and back.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use kwoon_keys::Digest;
+use kwoon_ledger::storage::{Store, WriteError};
+use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, OpenError, OpenMode};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+
+use crate::config::{self, ChoiceError, Choices, ConfigError, Options};
+use crate::http::{self, Shared};
+use crate::writer::{StartError, Writer};
+
+/// Connections that are served at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 1024;
+/// How long a client may take for the head of a request.
+const HEAD_TIME: Duration = Duration::from_secs(15);
+/// How long requests under way may take when the daemon stops.
+const STOP_TIME: Duration = Duration::from_secs(10);
+/// Longer paths do not fit the address of a Unix socket everywhere.
+const SOCKET_PATH_MAX: usize = 100;
+
+/// Why a daemon cannot serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The home or its store.
+    #[error(transparent)]
+    Home(#[from] OpenError),
+    /// The configuration or an option.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The choices.
+    #[error(transparent)]
+    Choices(#[from] ChoiceError),
+    /// Keys, tokens or the store.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The store cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The address that was asked for.
+    #[error("cannot listen on {address}: {source}; give another address with --listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file of the home.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system gives no threads or signals.
+    #[error("the daemon cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Serves a home until SIGTERM or SIGINT, in the foreground. Makes the home where there is none.
+///
+/// # Errors
+/// If it cannot begin; each error says what is wrong and what to do. Nothing is changed then.
+pub fn serve(options: Options) -> Result<(), ServeError> {
+    start_logging();
+    let home = Arc::new(Home::open(&options.home, OpenMode::MakeIfMissing)?);
+    let limits = config::limits(home.path())?;
+    let store = Arc::new(DiskStore::open(&home, CACHE_BYTES_DEFAULT)?);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(run(&options, &home, &store, limits));
+    runtime.shutdown_timeout(STOP_TIME);
+    if let Ok(store) = Arc::try_unwrap(store)
+        && let Err(error) = store.close()
+    {
+        tracing::warn!(%error, "the store was not closed cleanly");
+    }
+    served
+}
+
+fn start_logging() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("KWOON_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    // A test may have set one already.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).try_init();
+}
+
+async fn run(
+    options: &Options,
+    home: &Arc<Home>,
+    store: &Arc<DiskStore>,
+    limits: kwoon_ledger::limits::Limits,
+) -> Result<(), ServeError> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut choices = Choices::of(options, &store.snapshot().map_err(StartError::Read)?)?;
+    let tcp = listen(&mut choices).await?;
+    let address = tcp.local_addr()?;
+    let (writer, handle) = Writer::new(Arc::clone(home), Arc::clone(store), limits)?;
+    store.commit(choices.batch())?;
+    let (unix, socket) = listen_unix(home.path())?;
+    let host = handle.published().keyring.host.public();
+    let writing = std::thread::Builder::new().name("writer".to_owned()).spawn(move || writer.run())?;
+
+    let shared = Arc::new(Shared::new(handle.clone(), Arc::clone(store), address));
+    let (stop, stopping) = watch::channel(false);
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let accepting = [
+        tokio::spawn(accept_tcp(
+            tcp,
+            http::router(Arc::clone(&shared), true),
+            Arc::clone(&connections),
+            stopping.clone(),
+        )),
+        tokio::spawn(accept_unix(unix, http::router(Arc::clone(&shared), false), Arc::clone(&connections), stopping)),
+    ];
+    let run_file = home.path().join("run.json");
+    let info = json!({
+        "pid": std::process::id(),
+        "http": format!("http://{address}"),
+        "host": host.to_string(),
+        "bind": choices.bind,
+        "socket": socket,
+    });
+    kwoon_keys::files::write_private(&run_file, format!("{info}\n").as_bytes())
+        .map_err(|error| ServeError::System(io::Error::other(error.to_string())))?;
+    tracing::info!(%address, %host, "serving");
+
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    let _ = stop.send(true);
+    for task in accepting {
+        let _ = task.await;
+    }
+    // Every connection holds a permit; when all are back, all are done.
+    let done = connections.acquire_many(u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX));
+    if tokio::time::timeout(STOP_TIME, done).await.is_err() {
+        tracing::warn!("some requests did not end in time");
+    }
+    let _ = std::fs::remove_file(&socket);
+    let _ = std::fs::remove_file(&run_file);
+    tokio::task::spawn_blocking(move || {
+        handle.stop();
+        let _ = writing.join();
+    })
+    .await
+    .map_err(|error| ServeError::System(io::Error::other(error.to_string())))?;
+    Ok(())
+}
+
+/// Listens at the chosen address. A port that was picked is used again; another is picked only if it is taken. A port
+/// that was asked for and is taken is an error.
+async fn listen(choices: &mut Choices) -> Result<TcpListener, ServeError> {
+    let listener = match TcpListener::bind(choices.listen).await {
+        Ok(listener) => listener,
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && !choices.listen_asked => {
+            let any = SocketAddr::new(choices.listen.ip(), 0);
+            TcpListener::bind(any).await.map_err(|source| ServeError::Listen { address: any, source })?
+        }
+        Err(source) => return Err(ServeError::Listen { address: choices.listen, source }),
+    };
+    choices.listen = listener.local_addr()?;
+    Ok(listener)
+}
+
+/// The Unix socket: in the home, or under a shorter path if that would be too long.
+fn listen_unix(home: &Path) -> Result<(UnixListener, PathBuf), ServeError> {
+    let path = socket_path(home)?;
+    let file_error = |source| ServeError::File { path: path.clone(), source };
+    // The lock on the home is held, so a socket here is one that a daemon left behind.
+    match std::fs::symlink_metadata(&path) {
+        Ok(metadata) if metadata.file_type().is_socket() => std::fs::remove_file(&path).map_err(file_error)?,
+        Ok(_) => return Err(file_error(io::Error::other("is in the way of the socket; move it elsewhere"))),
+        Err(_) => {}
+    }
+    let listener = UnixListener::bind(&path).map_err(file_error)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(file_error)?;
+    Ok((listener, path))
+}
+
+fn socket_path(home: &Path) -> Result<PathBuf, ServeError> {
+    let home = home.canonicalize()?;
+    let in_home = home.join("kwoon.sock");
+    if in_home.as_os_str().len() <= SOCKET_PATH_MAX {
+        return Ok(in_home);
+    }
+    let name = Digest::of("kwoon 1 socket", &[home.as_os_str().as_encoded_bytes()]).to_string();
+    let directory = match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(directory) => PathBuf::from(directory),
+        None => {
+            // Nobody else may own or enter the directory: it is made 0700, and one that is looser is refused.
+            let directory = std::env::temp_dir().join(format!("kwoon-{}", &name[..8]));
+            let made = std::fs::DirBuilder::new().mode(0o700).create(&directory);
+            if let Err(error) = made
+                && error.kind() != io::ErrorKind::AlreadyExists
+            {
+                return Err(ServeError::File { path: directory, source: error });
+            }
+            kwoon_keys::files::check_private(&directory, 0o700)
+                .map_err(|error| ServeError::System(io::Error::other(error.to_string())))?;
+            directory
+        }
+    };
+    Ok(directory.join(format!("kwoon-{}.sock", &name[..16])))
+}
+
+async fn accept_tcp(
+    listener: TcpListener,
+    router: Router,
+    connections: Arc<Semaphore>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    loop {
+        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let _ = stream.set_nodelay(true);
+                    tokio::spawn(connection(stream, router.clone(), stopping.clone(), permit));
+                }
+                // Too many open files, for one: try again shortly rather than spin.
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            },
+            _ = stopping.changed() => return,
+        }
+    }
+}
+
+async fn accept_unix(
+    listener: UnixListener,
+    router: Router,
+    connections: Arc<Semaphore>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    loop {
+        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    tokio::spawn(connection(stream, router.clone(), stopping.clone(), permit));
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            },
+            _ = stopping.changed() => return,
+        }
+    }
+}
+
+async fn connection<S>(
+    stream: S,
+    router: Router,
+    mut stopping: watch::Receiver<bool>,
+    permit: tokio::sync::OwnedSemaphorePermit,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .half_close(true)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut served = pin!(served);
+    tokio::select! {
+        // What a client does wrong on its connection is its own affair.
+        _ = served.as_mut() => {}
+        _ = stopping.changed() => {
+            served.as_mut().graceful_shutdown();
+            let _ = served.await;
+        }
+    }
+    drop(permit);
+}

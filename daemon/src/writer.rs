@@ -1,0 +1,350 @@
+//! The writer: one thread that drives the host. It takes requests from a bounded queue in groups, commits what each
+//! group decided, and only then hands out the replies; between groups it does what has come due.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration as StdDuration, SystemTime, UNIX_EPOCH};
+
+use kwoon_ledger::limits::Limits;
+use kwoon_ledger::refusal::{Code, Detail, Refusal};
+use kwoon_ledger::storage::{ReadError, Store};
+use kwoon_ledger::time::Time;
+use kwoon_store::{DiskStore, Home};
+use kwoon_sync::answer::{Answer, Secret, internal};
+use kwoon_sync::host::{Host, Reply, Request};
+use kwoon_sync::keyring::Keyring;
+use kwoon_sync::view::Caller;
+use tokio::sync::{oneshot, watch};
+
+use crate::tokens::Tokens;
+
+/// Requests that wait for the writer.
+const QUEUE_MAX: usize = 4096;
+/// Requests of one group, and so of one commit.
+const GROUP_MAX: usize = 256;
+
+/// What a request gets.
+pub type Outcome = Result<Answer, Refusal>;
+
+enum Message {
+    Request(Box<Request>, oneshot::Sender<Outcome>),
+    Stop,
+}
+
+/// What readers know of the host, as of the last commit.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// The keys.
+    pub keyring: Arc<Keyring>,
+    /// The limits.
+    pub limits: Arc<Limits>,
+    /// The last time the host recorded.
+    pub last_time: Option<Time>,
+    /// Why nothing is written any more, if the store failed.
+    pub failed: Option<&'static str>,
+}
+
+impl Published {
+    /// Whether the host seals at this time, or why not.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn sealing(&self, now: Time) -> Result<(), &'static str> {
+        match self.failed {
+            Some(reason) => Err(reason),
+            None => kwoon_ledger::clock::check(self.last_time, now).map_err(kwoon_ledger::clock::Jump::name),
+        }
+    }
+}
+
+/// The way to the writer. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    queue: SyncSender<Message>,
+    published: Arc<RwLock<Arc<Published>>>,
+    tokens: Arc<RwLock<Tokens>>,
+    commits: watch::Receiver<u64>,
+}
+
+impl Handle {
+    /// What readers know of the host.
+    pub fn published(&self) -> Arc<Published> {
+        Arc::clone(&self.published.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whom a token stands for.
+    pub fn caller(&self, token: &str) -> Option<Caller> {
+        self.tokens.read().unwrap_or_else(PoisonError::into_inner).caller(token)
+    }
+
+    /// Tells when something was committed.
+    pub fn commits(&self) -> watch::Receiver<u64> {
+        self.commits.clone()
+    }
+
+    /// Hands a request to the writer and waits for its reply.
+    ///
+    /// # Errors
+    /// The refusal; [`Code::Stopping`] if the daemon stops, [`Code::RateLimited`] if too many wait already.
+    pub async fn act(&self, request: Request) -> Outcome {
+        let (sender, receiver) = oneshot::channel();
+        match self.queue.try_send(Message::Request(Box::new(request), sender)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => {
+                let mut refusal = Refusal::from(Code::RateLimited);
+                refusal.retry_after_ms = Some(1000);
+                return Err(refusal);
+            }
+            Err(TrySendError::Disconnected(_)) => return Err(Code::Stopping.into()),
+        }
+        receiver.await.unwrap_or_else(|_| Err(Code::Stopping.into()))
+    }
+
+    /// Ends the writer once everything queued before is done.
+    pub fn stop(&self) {
+        // A full queue is drained by the writer, so this gets through.
+        let _ = self.queue.send(Message::Stop);
+    }
+}
+
+/// The wall clock. A clock before 1970 counts as 1970.
+pub fn wall_clock() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The writer's own state.
+pub struct Writer {
+    store: Arc<DiskStore>,
+    home: Arc<Home>,
+    host: Host<oneshot::Sender<Outcome>>,
+    limits: Limits,
+    queue: Receiver<Message>,
+    published: Arc<RwLock<Arc<Published>>>,
+    tokens: Arc<RwLock<Tokens>>,
+    commits: watch::Sender<u64>,
+    failed: Option<&'static str>,
+}
+
+impl Writer {
+    /// A writer over an open store, and the way to it. Tokens of agents that have none yet are made.
+    ///
+    /// # Errors
+    /// If keys or tokens cannot be read, or the store cannot.
+    pub fn new(home: Arc<Home>, store: Arc<DiskStore>, limits: Limits) -> Result<(Self, Handle), StartError> {
+        let keyring = read_keyring(&home)?;
+        let snapshot = store.snapshot()?;
+        let mut tokens = Tokens::default();
+        tokens.add(&home.ensure_token("owner")?, Caller::Owner);
+        for (name, agent) in kwoon_sync::host::names(&snapshot)? {
+            if keyring.agent(&agent).is_some() {
+                tokens.add(&home.ensure_token(&name)?, Caller::Agent(agent));
+            }
+        }
+        remove_orphan_keys(&home, &snapshot, &keyring)?;
+        let host = Host::new(keyring, limits.clone(), &snapshot)?;
+        let tokens = Arc::new(RwLock::new(tokens));
+        let (queue, receiver) = sync_channel(QUEUE_MAX);
+        let (commits, watching) = watch::channel(0);
+        let published = Arc::new(RwLock::new(Arc::new(Published {
+            keyring: host.keyring(),
+            limits: host.limits(),
+            last_time: host.last_time(),
+            failed: None,
+        })));
+        let handle =
+            Handle { queue, published: Arc::clone(&published), tokens: Arc::clone(&tokens), commits: watching };
+        let writer = Self { store, home, host, limits, queue: receiver, published, tokens, commits, failed: None };
+        Ok((writer, handle))
+    }
+
+    /// Serves until it is stopped.
+    pub fn run(mut self) {
+        // Deadlines that came due while the daemon was down are sealed before the first request.
+        self.round(Vec::new());
+        loop {
+            let mut group = Vec::new();
+            let mut stop = false;
+            match self.queue.recv_timeout(self.idle_time()) {
+                Ok(message) => stop = collect(message, &mut group),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            while !stop && group.len() < GROUP_MAX {
+                match self.queue.try_recv() {
+                    Ok(message) => stop = collect(message, &mut group),
+                    Err(_) => break,
+                }
+            }
+            self.round(group);
+            if stop {
+                self.refuse_the_rest();
+                return;
+            }
+        }
+    }
+
+    fn refuse_the_rest(&mut self) {
+        while let Ok(message) = self.queue.try_recv() {
+            if let Message::Request(_, sender) = message {
+                let _ = sender.send(Err(Code::Stopping.into()));
+            }
+        }
+    }
+
+    /// How long there is nothing to do but wait for requests.
+    fn idle_time(&self) -> StdDuration {
+        let now = wall_clock();
+        let wake_at = match self.store.snapshot() {
+            Ok(snapshot) if self.failed.is_none() => self.host.wake_at(&snapshot, now),
+            _ => Ok(now.after(kwoon_sync::host::RECORD_INTERVAL)),
+        };
+        let wait = wake_at.map_or(1000, |at| at.since(now).0);
+        StdDuration::from_millis(wait.clamp(1, 60_000))
+    }
+
+    fn round(&mut self, group: Vec<(oneshot::Sender<Outcome>, Request)>) {
+        if let Some(reason) = self.failed {
+            for (sender, _) in group {
+                let refusal = Refusal::from(Code::NotSealing).with("reason", Detail::Word(reason));
+                let _ = sender.send(Err(refusal));
+            }
+            return;
+        }
+        let snapshot = match self.store.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                self.fail(&error.reason);
+                return self.round(group);
+            }
+        };
+        // A defect in the host must not take the daemon with it: the group gets an error, and the host begins anew from
+        // what is committed.
+        let taken = catch_unwind(AssertUnwindSafe(|| self.host.take(&snapshot, wall_clock(), group)));
+        drop(snapshot);
+        let Ok(batch) = taken else {
+            tracing::error!("a group of requests failed; nothing of it was committed");
+            self.begin_anew();
+            return;
+        };
+        let committed = batch.is_empty() || self.commit(batch);
+        let replies = self.host.committed(committed);
+        self.publish();
+        for reply in replies {
+            self.reply(reply);
+        }
+    }
+
+    fn commit(&mut self, batch: kwoon_ledger::storage::Batch) -> bool {
+        match self.store.commit(batch) {
+            Ok(()) => {
+                self.commits.send_modify(|count| *count += 1);
+                true
+            }
+            Err(error) => {
+                self.fail(&error.reason);
+                false
+            }
+        }
+    }
+
+    /// After a failed commit it is not known what the disk holds, so nothing more is written before the store was opened
+    /// anew.
+    fn fail(&mut self, reason: &str) {
+        let shown = if reason.starts_with(kwoon_store::DISK_FULL) { "disk_full" } else { "store_failed" };
+        tracing::error!(reason, "the store failed; nothing more is sealed until the daemon is started again");
+        self.failed = Some(shown);
+        self.publish();
+    }
+
+    fn begin_anew(&mut self) {
+        let anew = (|| -> Result<_, StartError> {
+            let snapshot = self.store.snapshot()?;
+            Ok(Host::new(read_keyring(&self.home)?, self.limits.clone(), &snapshot)?)
+        })();
+        match anew {
+            Ok(host) => self.host = host,
+            Err(error) => self.fail(&error.to_string()),
+        }
+    }
+
+    fn publish(&self) {
+        let published = Published {
+            keyring: self.host.keyring(),
+            limits: self.host.limits(),
+            last_time: self.host.last_time(),
+            failed: self.failed,
+        };
+        *self.published.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(published);
+    }
+
+    /// Hands out a reply. A new agent's token is made here, once the agent is committed.
+    fn reply(&self, (sender, reply): Reply<oneshot::Sender<Outcome>>) {
+        let reply = reply.and_then(|mut answer| {
+            if let Some(Secret::TokenOf(name)) = &answer.secret {
+                answer.secret = Some(Secret::Token(self.token_of(name)?));
+            }
+            Ok(answer)
+        });
+        let _ = sender.send(reply);
+    }
+
+    fn token_of(&self, name: &str) -> Result<String, Refusal> {
+        let failed = |error: &dyn std::fmt::Display| {
+            // The agent is there; its token is made at the next start.
+            tracing::error!(%error, "the token of a new agent cannot be written");
+            internal()
+        };
+        let token = self.home.ensure_token(name).map_err(|error| failed(&error))?;
+        let snapshot = self.store.snapshot().map_err(|error| failed(&error))?;
+        let names = kwoon_sync::host::names(&snapshot).map_err(|error| failed(&error))?;
+        if let Some((_, agent)) = names.iter().find(|(known, _)| known == name) {
+            let mut tokens = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
+            tokens.add(&token, Caller::Agent(*agent));
+        }
+        Ok(token.to_string())
+    }
+}
+
+fn collect(message: Message, group: &mut Vec<(oneshot::Sender<Outcome>, Request)>) -> bool {
+    match message {
+        Message::Request(request, sender) => {
+            group.push((sender, *request));
+            false
+        }
+        Message::Stop => true,
+    }
+}
+
+fn read_keyring(home: &Home) -> Result<Keyring, StartError> {
+    Ok(Keyring::new(home.host_key()?, home.owner_key()?, home.instance_keys()?))
+}
+
+/// A crash between writing an instance's keys and committing its identity leaves keys of nobody.
+fn remove_orphan_keys(
+    home: &Home,
+    read: &dyn kwoon_ledger::storage::Read,
+    keyring: &Keyring,
+) -> Result<(), StartError> {
+    for agent in keyring.agents() {
+        if kwoon_sync::view::account(read, agent)?.is_none() {
+            home.remove_instance_keys(agent)?;
+        }
+    }
+    Ok(())
+}
+
+/// Why a writer cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A key file.
+    #[error(transparent)]
+    Keys(#[from] kwoon_keys::files::FileError),
+    /// A token file.
+    #[error(transparent)]
+    Tokens(#[from] kwoon_store::TokenError),
+    /// The store.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
