@@ -150,7 +150,9 @@ async fn operation(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>
     let answer = match caller {
         None => Err(Code::Unauthenticated.into()),
         Some(caller) => match operations::find(&name) {
-            Some(operation) if parts.method == Method::POST => call(&shared, caller, operation, body).await,
+            Some(operation) if parts.method == Method::POST => {
+                call(&shared, caller, operation, body, trace_id(&parts.headers)).await
+            }
             _ => Err(Code::UnknownOperation.into()),
         },
     };
@@ -167,6 +169,14 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The trace id of a `traceparent` header (W3C Trace Context, version 00); any other form is passed over.
+fn trace_id(headers: &HeaderMap) -> Option<String> {
+    let mut parts = headers.get("traceparent")?.to_str().ok()?.split('-');
+    let (version, trace) = (parts.next()?, parts.next()?);
+    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (version == "00" && trace.len() == 32 && trace.bytes().all(hex)).then(|| trace.to_owned())
 }
 
 /// Reads a body up to the limit. A larger one is read to its end and dropped, so that its sender gets the answer; beyond
@@ -211,13 +221,14 @@ async fn call(
     caller: Caller,
     operation: &'static Operation,
     body: Vec<u8>,
+    trace_id: Option<String>,
 ) -> Result<Answer, Refusal> {
     let mut arguments = argument::read(&body)?;
     drop(body);
     if operation.is_action() {
         let mut entropy = [0; 32];
         getrandom::fill(&mut entropy).map_err(|_| internal())?;
-        return shared.writer.act(Request { caller, operation, arguments, entropy }).await;
+        return shared.writer.act(Request { caller, operation, arguments, entropy, trace_id }).await;
     }
     let wait = if operation.name == "turn" { take_wait(&mut arguments)? } else { Duration::ZERO };
     let mut commits = shared.writer.commits();
@@ -287,8 +298,10 @@ fn figures(store: &DiskStore, operation: &Operation) -> StoreFigures {
     if operation.name != "host_status" {
         return StoreFigures::default();
     }
-    let file_bytes = store.stats().map_or(0, |stats| stats.file_bytes);
-    StoreFigures { file_bytes, ..StoreFigures::default() }
+    store.stats().map_or_else(
+        |_| StoreFigures::default(),
+        |stats| StoreFigures { file_bytes: stats.file_bytes, texts: stats.contents },
+    )
 }
 
 #[cfg(test)]

@@ -154,13 +154,8 @@ fn derive_action(
     if account.status != Status::Active {
         return Err(Code::AgentInactive.into());
     }
-    let question = Question {
-        object: premises.object,
-        sequencer: &sequencer.0,
-        action: &action,
-        signed,
-        evidence: premises.evidence,
-    };
+    let question =
+        Question { object: premises.object, sequencer: &sequencer.0, action: &action, evidence: premises.evidence };
     Ok(rules::decide(draft, &question, actor)?)
 }
 

@@ -47,6 +47,8 @@ pub struct Request {
     pub arguments: Arguments,
     /// 32 random bytes, from which whatever the request needs at random is derived.
     pub entropy: [u8; 32],
+    /// The trace that the call belongs to, 32 hex digits (W3C Trace Context).
+    pub trace_id: Option<String>,
 }
 
 /// A reply, and to which of the requests.
@@ -228,6 +230,8 @@ pub struct Call {
     pub canonical: Vec<u8>,
     /// Random bytes.
     pub entropy: [u8; 32],
+    /// The trace that the call belongs to.
+    pub trace_id: Option<String>,
 }
 
 /// What an operation of an agent wants.
@@ -299,7 +303,7 @@ impl Round<'_> {
     /// # Errors
     /// If it is refused, or the store cannot be read.
     fn answer(&mut self, request: Request) -> Result<Answer, Stop> {
-        let Request { caller, operation, mut arguments, entropy } = request;
+        let Request { caller, operation, mut arguments, entropy, trace_id } = request;
         operation.check_caller(caller, true)?;
         let key = take_control::<Key>(&mut arguments, "idempotency_key")?;
         take_control::<crate::argument::WaitMs>(&mut arguments, "wait_ms")?;
@@ -311,7 +315,7 @@ impl Round<'_> {
             None => kwoon_keys::id::base32().encode(&Digest::keyed("kwoon 1 made key", &entropy, &[]).short()),
         };
         let canonical = self.canonical(&arguments)?;
-        let call = Call { operation: operation.name, key, canonical, entropy };
+        let call = Call { operation: operation.name, key, canonical, entropy, trace_id };
         operation.act(self, caller, call, &after, own)
     }
 
@@ -510,7 +514,7 @@ impl Round<'_> {
 
     /// Keeps what stands beside the action: its content, and what the agent called it.
     fn keep(&mut self, request: &RequestId, call: &Call, contents: Vec<(Commitment, Salt, Vec<u8>)>) {
-        let envelope = Envelope { key: call.key.clone(), received_at: self.now };
+        let envelope = Envelope { key: call.key.clone(), received_at: self.now, trace_id: call.trace_id.clone() };
         let overlay = &mut self.sequencer.overlay;
         overlay.put(Table::Envelopes, request.as_bytes().to_vec(), cbor::write(&envelope));
         for (commitment, salt, bytes) in contents {

@@ -8,6 +8,7 @@ pub mod answer;
 pub mod argument;
 pub mod host;
 pub mod keyring;
+pub mod message;
 pub mod operations;
 pub mod rate;
 pub mod receipt;

@@ -27,6 +27,9 @@ pub struct Envelope {
     /// When the request was received.
     #[n(1)]
     pub received_at: kwoon_ledger::time::Time,
+    /// The caller's trace id, 32 hex digits.
+    #[n(2)]
+    pub trace_id: Option<String>,
 }
 
 /// The structural result of an action: the ids it concerns and those that came into being.

@@ -32,8 +32,8 @@ pub enum Caller {
 pub struct StoreFigures {
     /// Bytes of the store file.
     pub file_bytes: u64,
-    /// Bytes of content in files of its own.
-    pub content_bytes: u64,
+    /// Texts that are held.
+    pub texts: u64,
 }
 
 /// See the module.

@@ -167,7 +167,7 @@ impl Hall {
         self.calls += 1;
         if operation.is_action() {
             let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
-            let request = Request { caller: caller.caller, operation, arguments, entropy };
+            let request = Request { caller: caller.caller, operation, arguments, entropy, trace_id: None };
             let snapshot = self.snapshot();
             let batch = self.host.take(&snapshot, self.now, vec![((), request)]);
             let committed = self.store.commit(batch).is_ok();

@@ -22,8 +22,6 @@ pub struct Question<'a> {
     pub sequencer: &'a [u8; 32],
     /// The action.
     pub action: &'a Action,
-    /// Its signed bytes.
-    pub signed: &'a [u8],
     /// What the decision may take from other logs.
     pub evidence: &'a [Evidence],
 }

@@ -197,9 +197,10 @@ pub struct EntryShown {
     at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     reply_to: Option<u64>,
-    /// Whether the entry said whom it asks.
-    ask: bool,
-    /// Who was asked for a response.
+    /// Whom the entry said it asks; null if it did not say.
+    ask: Option<Vec<String>>,
+    /// Who was asked for a response, by what it said or by the rules; fixed when it was posted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     responders: Vec<String>,
     memory: String,
     version: u64,
@@ -224,13 +225,14 @@ pub fn shown_entry(
     let entry = cells.entry(number)?.ok_or(Code::NotFound)?;
     let author = Some(&entry.author);
     let readable = visibility::entry_text(view.read, &entry)?;
+    let responders: Vec<_> = entry.responses.iter().map(|response| response.responder.to_string()).collect();
     Ok(EntryShown {
         entry: number,
         author: entry.author.to_string(),
         at: shown(entry.at),
         reply_to: entry.reply_to,
-        ask: entry.asks,
-        responders: entry.responses.iter().map(|response| response.responder.to_string()).collect(),
+        ask: entry.asks.then(|| responders.clone()),
+        responders,
         memory: entry.pin.memory.to_string(),
         version: entry.pin.version,
         assignment: entry.assignment.map(|assignment| assignment.to_string()),

@@ -4,7 +4,7 @@
 use kwoon_keys::cbor;
 use kwoon_keys::{Digest, Salt};
 use kwoon_ledger::action::ObjectId;
-use kwoon_ledger::fact::{Cause, Due, Fact, fact_hash, head_hash};
+use kwoon_ledger::fact::{Fact, fact_hash, head_hash};
 use kwoon_ledger::index::{self, IdKind, Place, Short};
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Code, Stop};
@@ -13,12 +13,12 @@ use kwoon_ledger::state::{CELLS, Cells, ObjectNumber};
 use kwoon_ledger::storage::{Order, Overlay, Read, ReadError, Row, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::Reads;
 use super::owner::object_page;
-use crate::answer::{Answer, Contents, shown};
+use crate::answer::{Answer, Contents};
 use crate::argument::{Limit, ObjectRef};
+use crate::message::{self, Message};
 use crate::receipt::effect_json;
 use crate::view::{View, read_cursor, write_cursor};
 
@@ -240,62 +240,31 @@ pub struct ObjectLog {
 pub struct FactShown {
     index: u64,
     epoch: u64,
-    log_time: String,
     /// `action`, `expiry`, `account`, `epoch` or `consequence`.
     cause: &'static str,
-    /// Who acted, with which operation; or what was due; or whose account it is.
-    about: Value,
-    effects: Vec<Value>,
+    /// The command it sealed, if it sealed one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<Message>,
+    /// What happened.
+    event: Message,
     /// The head hash after it.
     head: String,
     /// The running digest after it.
     digest: String,
+    /// Whether a seal stands at this very fact.
+    sealed: bool,
     /// The record, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<String>,
-    /// The seal at this fact, in hexadecimal, if there is one.
+    /// The seal, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     seal: Option<String>,
-    /// Whether a seal stands at this very fact.
-    sealed: bool,
 }
 
 /// Facts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Facts {
     facts: Vec<FactShown>,
-}
-
-fn about(fact: &Fact) -> (&'static str, Value) {
-    match &fact.cause {
-        Cause::Action(_) => match log::action_of(fact) {
-            Some(action) => {
-                let actor = match action.actor {
-                    kwoon_ledger::action::Actor::Agent(agent, instance) => {
-                        json!({"agent": agent.to_string(), "instance": instance.to_string()})
-                    }
-                    kwoon_ledger::action::Actor::Owner(owner) => json!({"owner": owner.to_string()}),
-                };
-                let about = json!({
-                    "actor": actor,
-                    "operation": action.body.operation(),
-                    "action": action.request().to_string(),
-                    "issued_at": shown(action.issued_at),
-                });
-                ("action", about)
-            }
-            None => ("action", Value::Null),
-        },
-        Cause::Expiry(Due::Delivery(id)) => ("expiry", json!({"due": "delivery", "assignment": id.to_string()})),
-        Cause::Expiry(Due::Judgment(id)) => ("expiry", json!({"due": "judgment", "assignment": id.to_string()})),
-        Cause::Account(agent, records) => ("account", json!({"agent": agent.to_string(), "records": records.len()})),
-        Cause::Epoch(change) => ("epoch", json!({"next_epoch": change.next_epoch})),
-        Cause::Consequence(outcome) => {
-            let source = cbor::read_own::<Fact>(&outcome.fact).ok();
-            let about = source.map(|fact| json!({"object": fact.object.to_string(), "index": fact.index}));
-            ("consequence", about.unwrap_or(Value::Null))
-        }
-    }
 }
 
 impl Reads for ObjectLog {
@@ -305,6 +274,7 @@ impl Reads for ObjectLog {
         let (number, short) = number(view, &self.object)?;
         let from: u64 = self.cursor.as_deref().map(|text| read_cursor(b"log", &short, text)).transpose()?.unwrap_or(0);
         let limit = Limit::of(self.limit);
+        let head = Cells::new(view.read, number).head()?.ok_or(Code::Internal)?;
         let (first, end) = (log::fact_key(number, from), log::fact_key(number, u64::MAX));
         let mut rows = view.read.range(Table::Log, &first, &end, Order::Rising, limit + 1)?;
         let more = rows.len() > limit;
@@ -314,21 +284,25 @@ impl Reads for ObjectLog {
         let mut facts = Vec::with_capacity(rows.len());
         for (_, bytes) in rows {
             let fact: Fact = cbor::read_own(&bytes).map_err(|_| ReadError::damaged("a fact"))?;
-            let (cause, about) = about(&fact);
+            let action = log::action_of(&fact);
+            let command = match &action {
+                Some(action) => Some(message::command(view.read, action, &head.sequencer)?),
+                None => None,
+            };
             let seal = view.read.get(Table::Seals, &log::seal_key(number, fact.epoch, fact.index))?;
             let effects = log::effects(view.read, number, fact.index)?;
+            let effects = effects.iter().filter_map(|effect| effect_json(&fact.object, effect)).collect();
             facts.push(FactShown {
                 index: fact.index,
                 epoch: fact.epoch,
-                log_time: shown(fact.log_time),
-                cause,
-                about,
-                effects: effects.iter().filter_map(|effect| effect_json(&fact.object, effect)).collect(),
+                cause: message::cause(&fact),
+                command,
+                event: message::event(&fact, &bytes, action.as_ref(), head.rules, &head.sequencer, effects),
                 head: head_hash(&fact.previous, &fact_hash(&bytes)).to_string(),
                 digest: fact.digest.to_string(),
+                sealed: seal.is_some(),
                 record: hex(&bytes),
                 seal: seal.as_deref().and_then(hex),
-                sealed: seal.is_some(),
             });
         }
         let next = facts.last().map_or(from, |fact| fact.index + 1);

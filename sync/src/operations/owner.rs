@@ -46,8 +46,8 @@ pub struct ObjectRow {
 pub struct StoreShown {
     /// Bytes of the store's file.
     file_bytes: u64,
-    /// Bytes of texts in files of their own.
-    content_bytes: u64,
+    /// Texts that are held.
+    texts: u64,
     /// Facts, of all objects.
     facts: u64,
 }
@@ -144,7 +144,7 @@ impl Reads for HostStatus {
             time: shown(view.now),
             store: StoreShown {
                 file_bytes: view.store.file_bytes,
-                content_bytes: view.store.content_bytes,
+                texts: view.store.texts,
                 facts: log::next_arrival(view.read)?,
             },
             limits: view.limits.rows().collect(),
