@@ -1,0 +1,200 @@
+//! A daemon in a process of its own, and the ways to talk to it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The program under test.
+pub const KWOON: &str = env!("CARGO_BIN_EXE_kwoon");
+
+/// See the module. Killed when dropped.
+pub struct Daemon {
+    child: Child,
+    /// Its home.
+    pub home: PathBuf,
+    /// `127.0.0.1:port`.
+    pub address: String,
+    log: Receiver<String>,
+    seen: Vec<String>,
+    directory: Option<TempDir>,
+}
+
+/// An answer over HTTP.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// The header fields, as they came.
+    pub head: String,
+    /// The body.
+    pub body: Value,
+}
+
+impl Reply {
+    /// The code of a refusal.
+    pub fn code(&self) -> &str {
+        self.body["error"]["code"].as_str().unwrap_or("ok")
+    }
+}
+
+impl Daemon {
+    /// A daemon in a fresh home.
+    pub fn fresh() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path().join("home");
+        let mut daemon = Self::at(&home);
+        daemon.directory = Some(directory);
+        daemon
+    }
+
+    /// A daemon in a home; it serves when this returns.
+    pub fn at(home: &Path) -> Self {
+        Self::with(home, &[])
+    }
+
+    /// The same with further environment variables.
+    pub fn with(home: &Path, environment: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(KWOON);
+        command.arg("--home").arg(home).arg("serve").envs(environment.iter().copied());
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, log) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut seen = Vec::new();
+        loop {
+            match log.recv() {
+                Ok(line) => {
+                    let serving = line.contains("serving");
+                    seen.push(line);
+                    if serving {
+                        break;
+                    }
+                }
+                Err(_) => panic!("the daemon ended: {:?}: {}", child.wait(), seen.join("\n")),
+            }
+        }
+        let run: Value = serde_json::from_slice(&std::fs::read(home.join("run.json")).unwrap()).unwrap();
+        let address = run["http"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        Self { child, home: home.to_owned(), address, log, seen, directory: None }
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A token by its file name.
+    pub fn token(&self, name: &str) -> String {
+        std::fs::read_to_string(self.home.join("tokens").join(name)).unwrap().trim().to_owned()
+    }
+
+    /// One request over TCP with these header lines.
+    pub fn request(&self, method: &str, path: &str, head: &str, body: &[u8]) -> Reply {
+        exchange(&self.address, method, path, head, body).unwrap()
+    }
+
+    /// Calls an operation with a token; any answer.
+    pub fn call(&self, token: &str, operation: &str, arguments: &Value) -> Reply {
+        self.try_call(token, operation, arguments).unwrap()
+    }
+
+    /// The same, where the connection may break.
+    pub fn try_call(&self, token: &str, operation: &str, arguments: &Value) -> std::io::Result<Reply> {
+        call_at(&self.address, token, operation, arguments)
+    }
+
+    /// Calls an operation that must succeed.
+    pub fn ok(&self, token: &str, operation: &str, arguments: Value) -> Value {
+        let reply = self.call(token, operation, &arguments);
+        assert_eq!(reply.status, 200, "{operation}: {:#}", reply.body);
+        reply.body
+    }
+
+    /// Makes an agent; its id and its token.
+    pub fn agent(&self, name: &str) -> (String, String) {
+        let made = self.ok(&self.token("owner"), "agent_create", json!({"name": name}));
+        let id = made["result"]["agent"].as_str().unwrap().to_owned();
+        (id, made["secret"]["token"].as_str().unwrap().to_owned())
+    }
+
+    /// The command line against this home.
+    pub fn cli(&self, arguments: &[&str]) -> Output {
+        cli(&self.home, arguments)
+    }
+
+    /// Keeps the directory of the home as long as the daemon.
+    pub fn keep(&mut self, directory: Option<TempDir>) {
+        self.directory = directory;
+    }
+
+    /// Kills it at once, as a power cut would; the home stays.
+    pub fn kill(mut self) -> (PathBuf, Option<TempDir>) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        (self.home.clone(), self.directory.take())
+    }
+
+    /// Stops it with SIGTERM and waits for its end; what it logged.
+    pub fn stop(mut self) -> (String, PathBuf, Option<TempDir>) {
+        let sent = Command::new("kill").arg(self.pid().to_string()).status().unwrap();
+        assert!(sent.success());
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "a daemon that is stopped ends well: {status}");
+        self.seen.extend(self.log.iter());
+        (self.seen.join("\n"), self.home.clone(), self.directory.take())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One call at an address.
+pub fn call_at(address: &str, token: &str, operation: &str, arguments: &Value) -> std::io::Result<Reply> {
+    let head = format!("Authorization: Bearer {token}\r\n");
+    exchange(address, "POST", &format!("/v1/{operation}"), &head, arguments.to_string().as_bytes())
+}
+
+fn exchange(address: &str, method: &str, path: &str, head: &str, body: &[u8]) -> std::io::Result<Reply> {
+    let host = if head.to_ascii_lowercase().contains("host:") { String::new() } else { format!("Host: {address}\r\n") };
+    let request =
+        format!("{method} {path} HTTP/1.1\r\n{host}{head}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(request.as_bytes())?;
+    stream.write_all(body)?;
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply)?;
+    let broken = || std::io::Error::other("the connection broke");
+    let text = String::from_utf8(reply).map_err(|_| broken())?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(broken)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(broken)?;
+    let body = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
+    Ok(Reply { status, head: head.to_owned(), body })
+}
+
+/// The command line against a home, with nothing of the caller's environment that it reads.
+pub fn cli(home: &Path, arguments: &[&str]) -> Output {
+    Command::new(KWOON)
+        .arg("--home")
+        .arg(home)
+        .args(arguments)
+        .env_remove("KWOON_AGENT")
+        .env_remove("KWOON_HOME")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
