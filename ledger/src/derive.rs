@@ -89,6 +89,9 @@ pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<D
         (None, Some(_)) => return Err(Rejection::UnknownVersion.into()),
         _ => return Err(Rejection::Chain.into()),
     };
+    if !premises.evidence.is_empty() && !matches!(premises.cause, Cause::Action(_)) {
+        return Err(Rejection::Evidence.into());
+    }
     match premises.cause {
         Cause::Action(signed) => derive_action(draft, premises, signed, &sequencer),
         Cause::Expiry(due) => {
@@ -223,7 +226,16 @@ fn open(
     match (&opening.origin, rules::created(action, &opening.sequencer.0)) {
         (None, Some(created)) if created == premises.object && action.object.is_none() => Ok(()),
         (Some(origin), None) if action.object == Some(premises.object) => {
-            let (_, effects) = origin.outcome.verify(&origin.sequencer)?;
+            let (fact, effects) = origin.outcome.verify(&origin.sequencer)?;
+            let Cause::Action(signed) = &fact.cause else { return Err(Rejection::Evidence.into()) };
+            // The id follows from the author, the request and the thread, so that no outcome brings forth another's.
+            let (posted, ObjectId::Thread(thread)) = (read_action(signed)?, fact.object) else {
+                return Err(Rejection::Evidence.into());
+            };
+            let born = ObjectId::Memory(memory::memory_id(&posted.request(), thread.as_bytes()));
+            if posted.agent() != Some(actor) || born != premises.object {
+                return Err(Rejection::Evidence.into());
+            }
             Ok(memory::begin_born(draft, &premises.object, actor, &effects)?)
         }
         _ => Err(Rejection::Chain.into()),

@@ -17,7 +17,7 @@ use crate::fact::{Cause, Evidence, Fact, Opening, Origin, Outcome, OutcomeRecord
 use crate::index::{self, List};
 use crate::limits::ACCOUNT_RECORDS_MAX;
 use crate::log::{self, Addition};
-use crate::refusal::{Code, Stop};
+use crate::refusal::{Code, Stop, require};
 use crate::rules::{Decision, assignment, memory};
 use crate::state::{Cells, Head, ObjectNumber};
 use crate::storage::{Batch, Overlay, Read, ReadError, Table};
@@ -127,6 +127,9 @@ impl<'a> Sequencer<'a> {
             self.expire_log(number, self.now)?;
         }
         let action = read_action(&candidate.signed).map_err(|rejection| refused(Fault::Rejected(rejection)))?;
+        // CO.2: what a replica may pass over, a sequencer seals only if it knows it.
+        let payload = cose::payload(RecordKind::Action, &candidate.signed);
+        require(payload == Ok(cbor::write(&action).as_slice()), Code::UnsupportedVersion)?;
         // What belongs to the action alone is laid over the batch, and dropped if it is refused.
         let mut layer = Sequencer {
             overlay: Overlay::new(&self.overlay),

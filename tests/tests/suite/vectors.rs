@@ -217,3 +217,16 @@ fn every_variant_of_the_format_has_a_vector() {
         assert!(there, "{variant} has no vector");
     }
 }
+
+#[test]
+fn an_unknown_variant_in_an_optional_field_is_not_taken_for_an_absent_field() {
+    use kwoon_ledger::action::Output;
+    let known = cbor::write(&inputs::output());
+    // The media type of the payload is the last item before the memories.
+    let at = known.windows(3).position(|part| part == [0x01, 0x01, 0x01]).expect("markdown, then the memories");
+    let mut unknown = known.clone();
+    unknown[at + 1] = 0x17;
+    assert_eq!(cbor::check_deterministic(&unknown), Ok(()));
+    assert_eq!(cbor::read_lenient::<Output>(&known), Ok(inputs::output()));
+    assert_eq!(cbor::read_lenient::<Output>(&unknown), Err(cbor::CborError::Unknown));
+}

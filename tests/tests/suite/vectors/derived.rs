@@ -14,7 +14,7 @@ use kwoon_ledger::rules::memory::{memory_id, publication_id};
 use kwoon_ledger::rules::{assignment::assignment_id, thread::thread_id};
 use kwoon_sync::ticket::Ticket;
 
-use super::bodies::first_record;
+use super::bodies::{action, first_record};
 use super::effects::{delivery, response};
 use super::facts::{effects, fact};
 use super::inputs::*;
@@ -117,7 +117,7 @@ fn add_secrets(vectors: &mut Vectors) {
 }
 
 fn add_chain(vectors: &mut Vectors) {
-    let signed = cose::sign(RecordKind::Action, &cbor::write(&super::bodies::action()), &instance_key());
+    let signed = cose::sign(RecordKind::Action, &cbor::write(&action()), &instance_key());
     derivation(vectors, "attempt", json!({"signed": "Action"}), attempt_hash(&signed).0);
     let fact = fact();
     let hash = fact_hash(&cbor::write(&fact));
