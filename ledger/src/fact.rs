@@ -1,5 +1,6 @@
 //! Facts, seals, outcomes, statements and epoch changes: what a sequencer records, and the chain they form.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use kwoon_keys::id::{AgentId, AssignmentId, RequestId};
@@ -361,9 +362,33 @@ pub enum OutcomeResult {
     /// A success without new effect (L2.4): the index of the fact that made what exists.
     #[n(0)]
     Existing(#[n(0)] u64),
-    /// Refused, with the code's name.
+    /// Refused, with the code's name and its structural details in their order.
     #[n(1)]
-    Refused(#[n(0)] alloc::string::String),
+    Refused(#[n(0)] String, #[n(1)] Vec<RefusalDetail>),
+}
+
+/// One structural detail of a refusal. Never participant text.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct RefusalDetail {
+    /// Its name at the interfaces.
+    #[n(0)]
+    pub name: String,
+    /// What it says.
+    #[n(1)]
+    pub value: DetailValue,
+}
+
+/// See [`RefusalDetail`].
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum DetailValue {
+    /// An id, or a name that the interfaces define.
+    #[n(0)]
+    Text(#[n(0)] String),
+    /// A number.
+    #[n(1)]
+    Number(#[n(0)] u64),
 }
 
 /// An outcome without a fact as it is stored: signed bytes, and the action they answer.

@@ -169,6 +169,7 @@ variants! {
         Handover, LastReaderGone, Copy, Lost, Fork, Move
     }
     outcome_result_name(OutcomeResult: kwoon_ledger::fact::OutcomeResult) { Existing, Refused }
+    detail_value_name(DetailValue: kwoon_ledger::fact::DetailValue) { Text, Number }
     duty_name(Duty: kwoon_ledger::effect::Duty) { Respond, Deliver, Judge }
     exit_name(Exit: kwoon_ledger::effect::Exit) {
         Replied, Handled, Taken, Retracted, MembershipEnded, Demoted, Closed, Delivered, Abandoned, Voided, Judged,

@@ -4,8 +4,9 @@ use kwoon_keys::{RecordKind, cbor, cose};
 use kwoon_ledger::action::{ObjectId, SCHEMA, attempt_hash};
 use kwoon_ledger::effect::Effect;
 use kwoon_ledger::fact::{
-    Cause, Due, EpochChange, EpochReason, EpochStatement, Evidence, Fact, Opening, Origin, Outcome, OutcomeRecord,
-    OutcomeResult, RULES, Seal, SealedOutcome, Statement, fact_hash, head_hash, running_digest,
+    Cause, DetailValue, Due, EpochChange, EpochReason, EpochStatement, Evidence, Fact, Opening, Origin, Outcome,
+    OutcomeRecord, OutcomeResult, RULES, RefusalDetail, Seal, SealedOutcome, Statement, fact_hash, head_hash,
+    running_digest,
 };
 use kwoon_ledger::time::Time;
 use kwoon_sync::receipt::Envelope;
@@ -88,7 +89,7 @@ fn epoch_change() -> EpochChange {
         next_host: next_owner().public(),
         reason: EpochReason::Handover,
         rules: RULES,
-        statements: vec![cose::sign(RecordKind::Statement, &cbor::write(&epoch_statement()), &host()).into()],
+        statements: vec![cose::sign(RecordKind::Epoch, &cbor::write(&epoch_statement()), &host()).into()],
     }
 }
 
@@ -106,8 +107,21 @@ fn outcome(result: OutcomeResult) -> Outcome {
     }
 }
 
+fn refused() -> OutcomeResult {
+    let field = RefusalDetail { name: "field".to_owned(), value: DetailValue::Text("text".to_owned()) };
+    let limit = RefusalDetail { name: "limit".to_owned(), value: DetailValue::Number(1 << 24) };
+    OutcomeResult::Refused("content_too_large".to_owned(), vec![field, limit])
+}
+
 pub fn add(vectors: &mut Vectors) {
     add_facts(vectors);
+    for value in [DetailValue::Text("text".to_owned()), DetailValue::Number(1 << 24)] {
+        vectors.record(detail_value_name(&value), &value);
+        vectors.record(
+            &format!("RefusalDetail of a {}", detail_value_name(&value)),
+            &RefusalDetail { name: "field".to_owned(), value },
+        );
+    }
     vectors.signed("Seal", RecordKind::Seal, &seal(), &host());
     vectors.record(
         "Seal as it is stored",
@@ -117,17 +131,12 @@ pub fn add(vectors: &mut Vectors) {
     vectors.record("SealedOutcome", &sealed_outcome());
     assert_eq!(sealed_outcome().verify(&host().public()), Ok((fact(), effects())));
 
-    for result in [OutcomeResult::Existing(7), OutcomeResult::Refused("not_governor".to_owned())] {
+    for result in [OutcomeResult::Existing(7), refused()] {
         vectors.record(outcome_result_name(&result), &result);
     }
     let existing = outcome(OutcomeResult::Existing(7));
     let signed = vectors.signed("Outcome", RecordKind::Outcome, &existing, &host());
-    vectors.signed(
-        "Outcome of a refusal",
-        RecordKind::Outcome,
-        &outcome(OutcomeResult::Refused("expired".to_owned())),
-        &host(),
-    );
+    vectors.signed("Outcome of a refusal", RecordKind::Outcome, &outcome(refused()), &host());
     vectors.record("OutcomeRecord", &OutcomeRecord { outcome: signed.into(), action: signed_action() });
     vectors.record("Envelope", &Envelope { key: "k-1".to_owned(), received_at: NOON });
 
@@ -141,7 +150,7 @@ pub fn add(vectors: &mut Vectors) {
         nonce: digest(0x43),
     };
     vectors.signed("Statement", RecordKind::Statement, &statement, &host());
-    vectors.signed("EpochStatement", RecordKind::Statement, &epoch_statement(), &host());
+    vectors.signed("EpochStatement", RecordKind::Epoch, &epoch_statement(), &host());
     vectors.record("EpochChange", &epoch_change());
     let reasons = [
         EpochReason::Handover,
