@@ -198,7 +198,10 @@ fn check_identity_object(premises: &Premises<'_>, action: &Action, signed: &[u8]
     match &action.body {
         Body::AgentCreate(genesis) => {
             let opened_here = premises.opening.is_some_and(|opening| {
-                opening.sequencer == genesis.instance.host && opening.creator.is_empty() && opening.origin.is_none()
+                opening.sequencer == genesis.instance.host
+                    && opening.creator.is_empty()
+                    && opening.origin.is_none()
+                    && opening.blind.is_none()
             });
             if hash == id.0 && action.object.is_none() && opened_here {
                 Ok(())
@@ -223,6 +226,9 @@ fn open(
     if !account.lives_on(&opening.sequencer) {
         return Err(Rejection::UnknownInstance.into());
     }
+    if opening.blind.is_some() {
+        return Err(Rejection::Chain.into());
+    }
     match (&opening.origin, rules::created(action, &opening.sequencer.0)) {
         (None, Some(created)) if created == premises.object && action.object.is_none() => Ok(()),
         (Some(origin), None) if action.object == Some(premises.object) => {
@@ -232,7 +238,7 @@ fn open(
             let (posted, ObjectId::Thread(thread)) = (read_action(signed)?, fact.object) else {
                 return Err(Rejection::Evidence.into());
             };
-            let born = ObjectId::Memory(memory::memory_id(&posted.request(), thread.as_bytes()));
+            let born = ObjectId::Memory(memory::memory_id(&actor, &posted.request(), thread.as_bytes()));
             if posted.agent() != Some(actor) || born != premises.object {
                 return Err(Rejection::Evidence.into());
             }
@@ -260,7 +266,8 @@ fn derive_consequence(
     let action = read_action(signed)?;
     let Actor::Agent(author, instance) = action.actor else { return Err(Rejection::Evidence.into()) };
     if let Some(opening) = premises.opening {
-        if opening.origin.is_some() {
+        let memory = opening.blind.map(|blind| memory::blinded_id(&author, &blind));
+        if opening.origin.is_some() || memory.map(ObjectId::Memory) != Some(fact.object) {
             return Err(Rejection::Chain.into());
         }
         advance_account(draft, author, &opening.creator)?;
@@ -272,5 +279,5 @@ fn derive_consequence(
     if cose::verify(RecordKind::Action, signed, &instance.signing_key).is_err() {
         return Err(Rejection::Signature.into());
     }
-    Ok(memory::decide_consequence(draft, &premises.object, author, &fact, &effects)?)
+    Ok(memory::decide_consequence(draft, &premises.object, &action, author, &fact, &effects)?)
 }

@@ -67,6 +67,9 @@ pub struct Opening {
     /// The outcome by which a memory existed before its own log (a memory born of an entry).
     #[n(3)]
     pub origin: Option<Origin>,
+    /// Of a publication: what the memory's id is made of beside its author, so that nobody publishes another's.
+    #[n(4)]
+    pub blind: Option<Digest>,
 }
 
 /// Where a memory came from that existed before its own log.

@@ -169,7 +169,7 @@ impl<'a> Sequencer<'a> {
                     None => Vec::new(),
                 };
                 let sequencer = self.host.public();
-                let opening = Opening { rules: RULES, sequencer, creator, origin: candidate.origin };
+                let opening = Opening { rules: RULES, sequencer, creator, origin: candidate.origin, blind: None };
                 (log::next_object(&self.overlay)?, Some(opening))
             }
         };
@@ -246,7 +246,9 @@ impl<'a> Sequencer<'a> {
             }
             None => {
                 let creator = log::identity_records(&self.overlay, &author, 0)?;
-                let opening = Opening { rules: RULES, sequencer: self.host.public(), creator, origin: None };
+                let blind = memory::blind_of(&log::fact(&self.overlay, memory, 0)?);
+                let sequencer = self.host.public();
+                let opening = Opening { rules: RULES, sequencer, creator, origin: None, blind };
                 (log::next_object(&self.overlay)?, Some(opening))
             }
         };

@@ -10,7 +10,7 @@ use kwoon_ledger::action::attempt_hash;
 use kwoon_ledger::fact::{fact_hash, head_hash, running_digest};
 use kwoon_ledger::index::receipt_id;
 use kwoon_ledger::rules::identity::record_hash;
-use kwoon_ledger::rules::memory::{memory_id, publication_id};
+use kwoon_ledger::rules::memory::{blind, memory_id, publication_id};
 use kwoon_ledger::rules::{assignment::assignment_id, thread::thread_id};
 use kwoon_sync::ticket::Ticket;
 
@@ -69,11 +69,14 @@ fn add_ids(vectors: &mut Vectors) {
 
     let (host, request) = (host().public().0, request());
     let (shown_host, shown_request, shown_thread) = (hex(&host), hex(request.as_bytes()), hex(thread().as_bytes()));
+    let by_author = json!({"author": hex(agent().as_bytes()), "request": shown_request, "place": shown_host});
+    derivation(vectors, "memory id", by_author, memory_id(&agent(), &request, &host).as_bytes());
+    let by_author = json!({"author": hex(agent().as_bytes()), "request": shown_request, "place": shown_thread});
+    let born = memory_id(&agent(), &request, thread().as_bytes());
+    derivation(vectors, "memory id, born of an entry", by_author, born.as_bytes());
     let at_host = json!({"request": shown_request, "place": shown_host});
     let in_thread = json!({"request": shown_request, "place": shown_thread});
-    derivation(vectors, "memory id", at_host.clone(), memory_id(&request, &host).as_bytes());
-    let born = memory_id(&request, thread().as_bytes());
-    derivation(vectors, "memory id, born of an entry", in_thread.clone(), born.as_bytes());
+    derivation(vectors, "memory blind", at_host.clone(), blind(&request, &host).0);
     derivation(vectors, "thread id", at_host, thread_id(&request, &host).as_bytes());
     derivation(vectors, "assignment id", in_thread, assignment_id(&request, &thread()).as_bytes());
     let inputs = json!({"memory": hex(memory().as_bytes())});

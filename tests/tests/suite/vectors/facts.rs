@@ -181,11 +181,18 @@ fn add_facts(vectors: &mut Vectors) {
     for cause in causes {
         vectors.record(cause_name(&cause), &cause);
     }
-    let opening = Opening { rules: RULES, sequencer: host().public(), creator: vec![signed_identity()], origin: None };
+    let opening = Opening {
+        rules: RULES,
+        sequencer: host().public(),
+        creator: vec![signed_identity()],
+        origin: None,
+        blind: None,
+    };
     vectors.record("Opening", &opening);
     let origin = Origin { outcome: sealed_outcome(), sequencer: host().public() };
     vectors.record("Origin", &origin);
     vectors.record("Opening of a memory born of an entry", &Opening { origin: Some(origin), ..opening.clone() });
+    vectors.record("Opening of a publication", &Opening { blind: Some(digest(0x44)), ..opening.clone() });
     vectors.record("Fact", &fact());
     let first = Fact { index: 0, previous: Default::default(), opening: Some(opening), ..fact() };
     vectors.record("Fact that opens a log", &first);
