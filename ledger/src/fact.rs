@@ -275,8 +275,8 @@ impl Seal {
         let signatures: Vec<ByteVec> = cbor::read_lenient(record).map_err(|_| Rejection::Seal)?;
         let first = signatures.first().ok_or(Rejection::Seal)?;
         let payload = cose::verify(RecordKind::Seal, first, sequencer).map_err(|_| Rejection::Seal)?;
-        let seal: Self = cbor::read_lenient(payload).map_err(|_| Rejection::Seal)?;
-        if seal.schema == SCHEMA { Ok(seal) } else { Err(Rejection::UnknownVersion) }
+        check_schema(payload)?;
+        cbor::read_lenient(payload).map_err(|_| Rejection::Seal)
     }
 }
 
@@ -410,10 +410,10 @@ impl Fact {
     /// Decodes a fact of a known version.
     ///
     /// # Errors
-    /// [`Rejection::UnknownVersion`] for a later version, [`Rejection::Undecodable`] otherwise.
+    /// [`Rejection::UnknownVersion`] and [`Rejection::UnknownKind`] tell what is later from what is broken (EV.3).
     pub fn read(bytes: &[u8]) -> Result<Self, Rejection> {
         check_schema(bytes)?;
-        cbor::read_lenient(bytes).map_err(|_| Rejection::Undecodable)
+        cbor::read_lenient(bytes).map_err(|_| Rejection::UnknownKind)
     }
 }
 
