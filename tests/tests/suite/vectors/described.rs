@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use kwoon_ledger::limits::Limits;
 use syn::{Attribute, Fields, Item};
 
 use super::{VARIANTS, all, docs};
@@ -102,7 +103,25 @@ fn the_format_document_speaks_of_every_vector() {
         let name = name.split([' ', '.']).next().unwrap_or_default();
         section(&document, name);
     }
+    // A name may stand across the end of a line.
+    let running = document.split_whitespace().collect::<Vec<_>>().join(" ");
     for name in vectors.names("derivations") {
-        assert!(document.contains(&format!("`{name}`")), "docs/format.md does not name the derivation {name}");
+        assert!(running.contains(&format!("`{name}`")), "docs/format.md does not name the derivation {name}");
+    }
+}
+
+/// A number with commas, as the table of limits shows it.
+fn with_commas(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
+}
+
+#[test]
+fn the_format_document_has_every_limit() {
+    let document = std::fs::read_to_string(docs().join("format.md")).unwrap_or_default();
+    for ((name, default), (_, maximum)) in Limits::DEFAULT.rows().zip(Limits::MAXIMA.rows()) {
+        let row = format!("\n| `{name}` | {} | {} |", with_commas(default), with_commas(maximum));
+        assert!(document.contains(&row), "docs/format.md lacks the row:{row}");
     }
 }
