@@ -10,7 +10,7 @@ use crate::draft::Draft;
 use crate::effect::{Account, Effect};
 use crate::fact::{Cause, Evidence, Opening, RULES, Rejection, SealedOutcome, check_schema};
 use crate::index;
-use crate::limits::{ACCOUNT_RECORDS_MAX, ACTION_BYTES_MAX, ACTION_VALIDITY_MAX, LINKS_MAX};
+use crate::limits::{ACCOUNT_RECORDS_MAX, ACTION_BYTES_MAX, ACTION_VALIDITY_MAX, EVIDENCE_MAX, LINKS_MAX};
 use crate::log;
 use crate::refusal::{Code, Refusal, Stop};
 use crate::rules::{self, Decision, Question, assignment, identity, memory};
@@ -89,7 +89,8 @@ pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<D
         (None, Some(_)) => return Err(Rejection::UnknownVersion.into()),
         _ => return Err(Rejection::Chain.into()),
     };
-    if !premises.evidence.is_empty() && !matches!(premises.cause, Cause::Action(_)) {
+    let evidence_max = if matches!(premises.cause, Cause::Action(_)) { EVIDENCE_MAX } else { 0 };
+    if premises.evidence.len() > evidence_max {
         return Err(Rejection::Evidence.into());
     }
     match premises.cause {
