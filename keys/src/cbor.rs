@@ -6,7 +6,9 @@
 
 use alloc::vec::Vec;
 
-use minicbor::{Decode, Decoder, Encode, data::Type};
+use minicbor::data::Type;
+use minicbor::decode::Error as DecodeError;
+use minicbor::{Decode, Decoder, Encode};
 
 /// Nesting that a record may have. Deeper input is refused before it is decoded.
 pub const DEPTH_MAX: usize = 24;
@@ -54,6 +56,19 @@ pub fn read_strict<'b, T: Decode<'b, ()> + Encode<()>>(bytes: &'b [u8]) -> Resul
 pub fn read_lenient<'b, T: Decode<'b, ()>>(bytes: &'b [u8]) -> Result<T, CborError> {
     check_deterministic(bytes)?;
     minicbor::decode(bytes).map_err(|_| CborError::Unknown)
+}
+
+/// Decodes an optional field of whose variants this version may not know all. The derived decoder would take a field
+/// with an unknown variant for absent, and read on from the middle of it; here the record is refused instead (EV.3).
+///
+/// # Errors
+/// What the field's own decoder does not accept.
+pub fn known<'b, C, T: Decode<'b, C>>(d: &mut Decoder<'b>, context: &mut C) -> Result<Option<T>, DecodeError> {
+    Option::<T>::decode(d, context).map_err(|error| match error.position() {
+        Some(at) if error.is_unknown_variant() => DecodeError::message("an unknown variant").at(at),
+        _ if error.is_unknown_variant() => DecodeError::message("an unknown variant"),
+        _ => error,
+    })
 }
 
 /// Decodes what this host wrote itself and keeps in its own store. No check but that it decodes.

@@ -22,6 +22,8 @@ pub enum Kind {
     Outcome,
     /// A host's statement of its head of a log.
     Statement,
+    /// A voice for a change of epoch.
+    Epoch,
     /// A new owner's consent to own an agent.
     Consent,
     /// The use of an admission.
@@ -35,6 +37,7 @@ impl Kind {
             Self::Seal => "application/vnd.kwoon.seal+cbor",
             Self::Outcome => "application/vnd.kwoon.outcome+cbor",
             Self::Statement => "application/vnd.kwoon.statement+cbor",
+            Self::Epoch => "application/vnd.kwoon.epoch+cbor",
             Self::Consent => "application/vnd.kwoon.consent+cbor",
             Self::Admission => "application/vnd.kwoon.admission+cbor",
         }

@@ -113,7 +113,7 @@ pub struct Action {
     #[n(1)]
     pub actor: Actor,
     /// The object acted on; absent when the action creates one.
-    #[n(2)]
+    #[cbor(n(2), decode_with = "kwoon_keys::cbor::known")]
     pub object: Option<ObjectId>,
     /// What the author had folded; absent when the action opens the log.
     #[n(3)]
@@ -568,7 +568,7 @@ pub struct Assign {
 #[cbor(map)]
 pub struct Output {
     /// The payload.
-    #[n(0)]
+    #[cbor(n(0), decode_with = "kwoon_keys::cbor::known")]
     pub payload: Option<Text>,
     /// Versions of the taker's own memories.
     #[n(1)]
@@ -636,7 +636,7 @@ pub enum Body {
     EntryRetract(#[n(0)] RequestId),
     /// Takes an assignment, and delivers at once if there is an output.
     #[n(51)]
-    AssignmentTake(#[n(0)] AssignmentId, #[n(1)] Option<Output>),
+    AssignmentTake(#[n(0)] AssignmentId, #[cbor(n(1), decode_with = "kwoon_keys::cbor::known")] Option<Output>),
     /// Delivers.
     #[n(52)]
     AssignmentDeliver(#[n(0)] AssignmentId, #[n(1)] Output),
@@ -674,7 +674,7 @@ pub struct ThreadCreate {
     #[n(0)]
     pub subject: Option<Commitment>,
     /// An admission.
-    #[n(1)]
+    #[cbor(n(1), decode_with = "kwoon_keys::cbor::known")]
     pub admission: Option<Grant>,
 }
 

@@ -10,7 +10,7 @@ use crate::draft::Draft;
 use crate::effect::{Account, Effect};
 use crate::fact::{Cause, Evidence, Opening, RULES, Rejection, SealedOutcome, check_schema};
 use crate::index;
-use crate::limits::{ACCOUNT_RECORDS_MAX, ACTION_BYTES_MAX, ACTION_VALIDITY_MAX, LINKS_MAX};
+use crate::limits::{ACCOUNT_RECORDS_MAX, ACTION_BYTES_MAX, ACTION_VALIDITY_MAX, EVIDENCE_MAX, LINKS_MAX};
 use crate::log;
 use crate::refusal::{Code, Refusal, Stop};
 use crate::rules::{self, Decision, Question, assignment, identity, memory};
@@ -89,6 +89,10 @@ pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<D
         (None, Some(_)) => return Err(Rejection::UnknownVersion.into()),
         _ => return Err(Rejection::Chain.into()),
     };
+    let evidence_max = if matches!(premises.cause, Cause::Action(_)) { EVIDENCE_MAX } else { 0 };
+    if premises.evidence.len() > evidence_max {
+        return Err(Rejection::Evidence.into());
+    }
     match premises.cause {
         Cause::Action(signed) => derive_action(draft, premises, signed, &sequencer),
         Cause::Expiry(due) => {
@@ -190,7 +194,10 @@ fn check_identity_object(premises: &Premises<'_>, action: &Action, signed: &[u8]
     match &action.body {
         Body::AgentCreate(genesis) => {
             let opened_here = premises.opening.is_some_and(|opening| {
-                opening.sequencer == genesis.instance.host && opening.creator.is_empty() && opening.origin.is_none()
+                opening.sequencer == genesis.instance.host
+                    && opening.creator.is_empty()
+                    && opening.origin.is_none()
+                    && opening.blind.is_none()
             });
             if hash == id.0 && action.object.is_none() && opened_here {
                 Ok(())
@@ -215,10 +222,22 @@ fn open(
     if !account.lives_on(&opening.sequencer) {
         return Err(Rejection::UnknownInstance.into());
     }
+    if opening.blind.is_some() {
+        return Err(Rejection::Chain.into());
+    }
     match (&opening.origin, rules::created(action, &opening.sequencer.0)) {
         (None, Some(created)) if created == premises.object && action.object.is_none() => Ok(()),
         (Some(origin), None) if action.object == Some(premises.object) => {
-            let (_, effects) = origin.outcome.verify(&origin.sequencer)?;
+            let (fact, effects) = origin.outcome.verify(&origin.sequencer)?;
+            let Cause::Action(signed) = &fact.cause else { return Err(Rejection::Evidence.into()) };
+            // The id follows from the author, the request and the thread, so that no outcome brings forth another's.
+            let (posted, ObjectId::Thread(thread)) = (read_action(signed)?, fact.object) else {
+                return Err(Rejection::Evidence.into());
+            };
+            let born = ObjectId::Memory(memory::memory_id(&actor, &posted.request(), thread.as_bytes()));
+            if posted.agent() != Some(actor) || born != premises.object {
+                return Err(Rejection::Evidence.into());
+            }
             Ok(memory::begin_born(draft, &premises.object, actor, &effects)?)
         }
         _ => Err(Rejection::Chain.into()),
@@ -243,7 +262,8 @@ fn derive_consequence(
     let action = read_action(signed)?;
     let Actor::Agent(author, instance) = action.actor else { return Err(Rejection::Evidence.into()) };
     if let Some(opening) = premises.opening {
-        if opening.origin.is_some() {
+        let memory = opening.blind.map(|blind| memory::blinded_id(&author, &blind));
+        if opening.origin.is_some() || memory.map(ObjectId::Memory) != Some(fact.object) {
             return Err(Rejection::Chain.into());
         }
         advance_account(draft, author, &opening.creator)?;
@@ -255,5 +275,5 @@ fn derive_consequence(
     if cose::verify(RecordKind::Action, signed, &instance.signing_key).is_err() {
         return Err(Rejection::Signature.into());
     }
-    Ok(memory::decide_consequence(draft, &premises.object, author, &fact, &effects)?)
+    Ok(memory::decide_consequence(draft, &premises.object, &action, author, &fact, &effects)?)
 }

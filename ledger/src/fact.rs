@@ -1,5 +1,6 @@
 //! Facts, seals, outcomes, statements and epoch changes: what a sequencer records, and the chain they form.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use kwoon_keys::id::{AgentId, AssignmentId, RequestId};
@@ -66,6 +67,9 @@ pub struct Opening {
     /// The outcome by which a memory existed before its own log (a memory born of an entry).
     #[n(3)]
     pub origin: Option<Origin>,
+    /// Of a publication: what the memory's id is made of beside its author, so that nobody publishes another's.
+    #[n(4)]
+    pub blind: Option<Digest>,
 }
 
 /// Where a memory came from that existed before its own log.
@@ -271,8 +275,8 @@ impl Seal {
         let signatures: Vec<ByteVec> = cbor::read_lenient(record).map_err(|_| Rejection::Seal)?;
         let first = signatures.first().ok_or(Rejection::Seal)?;
         let payload = cose::verify(RecordKind::Seal, first, sequencer).map_err(|_| Rejection::Seal)?;
-        let seal: Self = cbor::read_lenient(payload).map_err(|_| Rejection::Seal)?;
-        if seal.schema == SCHEMA { Ok(seal) } else { Err(Rejection::UnknownVersion) }
+        check_schema(payload)?;
+        cbor::read_lenient(payload).map_err(|_| Rejection::Seal)
     }
 }
 
@@ -361,9 +365,33 @@ pub enum OutcomeResult {
     /// A success without new effect (L2.4): the index of the fact that made what exists.
     #[n(0)]
     Existing(#[n(0)] u64),
-    /// Refused, with the code's name.
+    /// Refused, with the code's name and its structural details in their order.
     #[n(1)]
-    Refused(#[n(0)] alloc::string::String),
+    Refused(#[n(0)] String, #[n(1)] Vec<RefusalDetail>),
+}
+
+/// One structural detail of a refusal. Never participant text.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct RefusalDetail {
+    /// Its name at the interfaces.
+    #[n(0)]
+    pub name: String,
+    /// What it says.
+    #[n(1)]
+    pub value: DetailValue,
+}
+
+/// See [`RefusalDetail`].
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum DetailValue {
+    /// An id, or a name that the interfaces define.
+    #[n(0)]
+    Text(#[n(0)] String),
+    /// A number.
+    #[n(1)]
+    Number(#[n(0)] u64),
 }
 
 /// An outcome without a fact as it is stored: signed bytes, and the action they answer.
@@ -382,10 +410,10 @@ impl Fact {
     /// Decodes a fact of a known version.
     ///
     /// # Errors
-    /// [`Rejection::UnknownVersion`] for a later version, [`Rejection::Undecodable`] otherwise.
+    /// [`Rejection::UnknownVersion`] and [`Rejection::UnknownKind`] tell what is later from what is broken (EV.3).
     pub fn read(bytes: &[u8]) -> Result<Self, Rejection> {
         check_schema(bytes)?;
-        cbor::read_lenient(bytes).map_err(|_| Rejection::Undecodable)
+        cbor::read_lenient(bytes).map_err(|_| Rejection::UnknownKind)
     }
 }
 

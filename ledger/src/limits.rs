@@ -95,6 +95,8 @@ pub const ACTION_VALIDITY_MAX: Duration = Duration::days(90);
 pub const ACTION_BYTES_MAX: usize = 256 << 10;
 /// Identity records in one account fact; more go into several facts.
 pub const ACCOUNT_RECORDS_MAX: usize = 256;
+/// Pieces of evidence in one fact.
+pub const EVIDENCE_MAX: usize = 16;
 /// Links in `needs` and in `after`, each.
 pub const LINKS_MAX: usize = 64;
 /// Identity versions kept for what ends something, above which profile changes are refused.

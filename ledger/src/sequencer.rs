@@ -17,7 +17,7 @@ use crate::fact::{Cause, Evidence, Fact, Opening, Origin, Outcome, OutcomeRecord
 use crate::index::{self, List};
 use crate::limits::ACCOUNT_RECORDS_MAX;
 use crate::log::{self, Addition};
-use crate::refusal::{Code, Stop};
+use crate::refusal::{Code, Stop, require};
 use crate::rules::{Decision, assignment, memory};
 use crate::state::{Cells, Head, ObjectNumber};
 use crate::storage::{Batch, Overlay, Read, ReadError, Table};
@@ -127,6 +127,9 @@ impl<'a> Sequencer<'a> {
             self.expire_log(number, self.now)?;
         }
         let action = read_action(&candidate.signed).map_err(|rejection| refused(Fault::Rejected(rejection)))?;
+        // CO.2: what a replica may pass over, a sequencer seals only if it knows it.
+        let payload = cose::payload(RecordKind::Action, &candidate.signed);
+        require(payload == Ok(cbor::write(&action).as_slice()), Code::UnsupportedVersion)?;
         // What belongs to the action alone is laid over the batch, and dropped if it is refused.
         let mut layer = Sequencer {
             overlay: Overlay::new(&self.overlay),
@@ -166,7 +169,7 @@ impl<'a> Sequencer<'a> {
                     None => Vec::new(),
                 };
                 let sequencer = self.host.public();
-                let opening = Opening { rules: RULES, sequencer, creator, origin: candidate.origin };
+                let opening = Opening { rules: RULES, sequencer, creator, origin: candidate.origin, blind: None };
                 (log::next_object(&self.overlay)?, Some(opening))
             }
         };
@@ -243,7 +246,9 @@ impl<'a> Sequencer<'a> {
             }
             None => {
                 let creator = log::identity_records(&self.overlay, &author, 0)?;
-                let opening = Opening { rules: RULES, sequencer: self.host.public(), creator, origin: None };
+                let blind = memory::blind_of(&log::fact(&self.overlay, memory, 0)?);
+                let sequencer = self.host.public();
+                let opening = Opening { rules: RULES, sequencer, creator, origin: None, blind };
                 (log::next_object(&self.overlay)?, Some(opening))
             }
         };

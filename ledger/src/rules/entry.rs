@@ -105,7 +105,7 @@ pub fn post(
 fn pinned(question: &Question<'_>, thread: &Thread, author: AgentId, source: &Source) -> Result<(Pin, bool), Stop> {
     match source {
         Source::New(text) => {
-            let memory = memory_id(&question.action.request(), thread.thread.as_bytes());
+            let memory = memory_id(&author, &question.action.request(), thread.thread.as_bytes());
             Ok((Pin { memory, version: 1, text: *text, author }, true))
         }
         Source::Pinned(pin) if pin.author == author => {

@@ -1,7 +1,7 @@
 //! Identities: chains of records signed by the owner (ID.1 to ID.7, A1 to A3).
 
 use kwoon_keys::id::AgentId;
-use kwoon_keys::{Digest, RecordKind, cbor, cose};
+use kwoon_keys::{Commitment, Digest, RecordKind, cbor, cose};
 use minicbor::bytes::ByteVec;
 
 use crate::action::{
@@ -144,7 +144,8 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, signed: &[u8]) -> Result<(
     match &action.body {
         Body::AgentCreate(genesis) => {
             require(draft.index == 0, Code::BadReference)?;
-            check_profile(&genesis.policies)?;
+            check_lines(&[("name", Some(&genesis.name))])?;
+            check_profile(genesis.display_name.as_ref(), genesis.mission.as_ref(), &genesis.policies)?;
             require(genesis.instance.signing_key.is_sound(), Code::BadReference)?;
             let profile = Profile {
                 name: genesis.name,
@@ -177,9 +178,23 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, signed: &[u8]) -> Result<(
     Ok(())
 }
 
-fn check_profile(policies: &[PolicyRef]) -> Result<(), Refusal> {
+fn check_profile(
+    display_name: Option<&Commitment>,
+    mission: Option<&Commitment>,
+    policies: &[PolicyRef],
+) -> Result<(), Refusal> {
     let maximum = Limits::MAXIMA.tags_max;
-    if policies.len() as u64 > maximum { Err(Refusal::too_large("policy_refs", maximum)) } else { Ok(()) }
+    if policies.len() as u64 > maximum {
+        return Err(Refusal::too_large("policy_refs", maximum));
+    }
+    check_lines(&[("display_name", display_name), ("mission", mission)])?;
+    policies.iter().try_for_each(|policy| check_lines(&[("policy_refs", Some(&policy.name))]))
+}
+
+fn check_lines(lines: &[(&'static str, Option<&Commitment>)]) -> Result<(), Refusal> {
+    let maximum = Limits::MAXIMA.line_bytes_max;
+    let too_long = lines.iter().find(|(_, line)| line.is_some_and(|line| line.length_bytes > maximum));
+    too_long.map_or(Ok(()), |(field, _)| Err(Refusal::too_large(field, maximum)))
 }
 
 fn next_profile(old: &Profile, change: &Change) -> Result<Profile, Refusal> {
@@ -189,14 +204,20 @@ fn next_profile(old: &Profile, change: &Change) -> Result<Profile, Refusal> {
             if display_name.is_none() && mission.is_none() && policies.is_none() && owner.is_none() {
                 return Err(Code::NoChange.into());
             }
-            check_profile(policies.as_deref().unwrap_or_default())?;
+            check_profile(display_name.as_ref(), mission.as_ref(), policies.as_deref().unwrap_or_default())?;
             profile.display_name = display_name.or(profile.display_name);
             profile.mission = mission.or(profile.mission);
             if let Some(policies) = policies {
                 profile.policies.clone_from(policies);
             }
         }
-        Change::Status(status) => profile.status_reason = status.reason,
+        Change::Status(status) => {
+            let maximum = Limits::MAXIMA.criteria_bytes_max;
+            if status.reason.is_some_and(|reason| reason.length_bytes > maximum) {
+                return Err(Refusal::too_large("reason", maximum));
+            }
+            profile.status_reason = status.reason;
+        }
         Change::HomeHost(host) => profile.home = *host,
         Change::InstanceAdded(..) | Change::InstanceRevoked(_) => {}
     }

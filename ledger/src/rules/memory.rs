@@ -1,12 +1,14 @@
 //! Memory and its publication (M1 to M8, V1).
 
-use kwoon_keys::id::{AgentId, MemoryId, PublicationId};
+use kwoon_keys::Digest;
+use kwoon_keys::id::{AgentId, MemoryId, PublicationId, RequestId};
 
 use crate::action::{Action, Body, MemoryUpdate, ObjectId, Version};
 use crate::draft::Draft;
 use crate::effect::Effect;
 use crate::fact::{Fact, Rejection};
 use crate::limits::Limits;
+use crate::log;
 use crate::refusal::{Code, Refusal, Stop, require};
 use crate::state::Memory;
 
@@ -15,10 +17,33 @@ pub fn publication_id(memory: &MemoryId) -> PublicationId {
     PublicationId::of(&[memory.as_bytes()])
 }
 
-/// The id of a memory that a request creates: on its own (`place` is the creating host) or with an entry (`place` is
-/// the thread).
-pub fn memory_id(request: &kwoon_keys::id::RequestId, place: &[u8; 32]) -> MemoryId {
-    MemoryId::of(&[request.as_bytes(), place])
+/// The id of a memory that a request of its author's creates: on its own (`place` is the creating host) or with an
+/// entry (`place` is the thread).
+pub fn memory_id(author: &AgentId, request: &RequestId, place: &[u8; 32]) -> MemoryId {
+    blinded_id(author, &blind(request, place))
+}
+
+/// What a memory's id is made of beside its author. It shows whose a memory is without the place it came from.
+pub fn blind(request: &RequestId, place: &[u8; 32]) -> Digest {
+    Digest::of("kwoon 1 memory blind", &[request.as_bytes(), place])
+}
+
+/// The memory of an author and a blind.
+pub fn blinded_id(author: &AgentId, blind: &Digest) -> MemoryId {
+    MemoryId::of(&[author.as_bytes(), blind.as_bytes()])
+}
+
+/// The blind of the memory whose log begins with this fact.
+pub fn blind_of(first: &Fact) -> Option<Digest> {
+    let opening = first.opening.as_ref()?;
+    match &opening.origin {
+        None => Some(blind(&log::action_of(first)?.request(), &opening.sequencer.0)),
+        Some(origin) => {
+            let posted = Fact::read(&origin.outcome.fact).ok()?;
+            let ObjectId::Thread(thread) = posted.object else { return None };
+            Some(blind(&log::action_of(&posted)?.request(), thread.as_bytes()))
+        }
+    }
 }
 
 /// Checks what the format allows of a version.
@@ -48,7 +73,7 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, author: AgentId, host: &[u
         require(draft.index == 0, Code::BadReference)?;
         check_version(version, &Limits::MAXIMA)?;
         // M1: version 1, valid, private.
-        let memory = memory_id(&action.request(), host);
+        let memory = memory_id(&author, &action.request(), host);
         draft.emit(Effect::MemoryCreated(memory, author))?;
         draft.emit(Effect::VersionAdded(1, version.clone(), false))?;
         return Ok(());
@@ -132,11 +157,12 @@ pub fn consequence(memory: MemoryId, author: AgentId, index: u64, effects: &[Eff
 /// Decides a consequence in a publication's log.
 ///
 /// # Errors
-/// [`Rejection::Evidence`] if the outcome concerns another memory, is not its author's action, says nothing to the
-/// public, or is older than what the publication knows.
+/// [`Rejection::Evidence`] if the outcome concerns another memory, is not what its author's action asked, says nothing
+/// to the public, or is older than what the publication knows.
 pub fn decide_consequence(
     draft: &mut Draft<'_>,
     object: &ObjectId,
+    action: &Action,
     author: AgentId,
     fact: &Fact,
     effects: &[Effect],
@@ -144,7 +170,14 @@ pub fn decide_consequence(
     let rejected = OpenError::Rejected(Rejection::Evidence);
     let ObjectId::Memory(memory) = fact.object else { return Err(rejected) };
     let Some(effect) = consequence(memory, author, fact.index, effects) else { return Err(rejected) };
-    if *object != ObjectId::Publication(publication_id(&memory)) {
+    let is_asked = match (&action.body, &effect) {
+        (Body::MemoryPublish, Effect::PublicationSet(..)) => true,
+        (Body::MemoryUpdate(update), Effect::PublicationSet(_, _, _, version, _)) => update.version == *version,
+        (Body::MemoryUnpublish, Effect::PublicationEnded(_, withdrawn, _)) => !withdrawn,
+        (Body::MemoryWithdraw, Effect::PublicationEnded(_, withdrawn, _)) => *withdrawn,
+        _ => false,
+    };
+    if !is_asked || action.object != Some(fact.object) || *object != ObjectId::Publication(publication_id(&memory)) {
         return Err(rejected);
     }
     if draft.index > 0 {

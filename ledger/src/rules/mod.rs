@@ -74,7 +74,7 @@ pub fn account_changed(
 /// Whether a body creates an object, and then which, given the host that creates it.
 pub fn created(action: &Action, host: &[u8; 32]) -> Option<ObjectId> {
     match &action.body {
-        Body::MemoryCreate(_) => Some(ObjectId::Memory(memory::memory_id(&action.request(), host))),
+        Body::MemoryCreate(_) => Some(ObjectId::Memory(memory::memory_id(&action.agent()?, &action.request(), host))),
         Body::ThreadCreate(_) => Some(ObjectId::Thread(thread::thread_id(&action.request(), host))),
         _ => None,
     }
