@@ -135,15 +135,16 @@ fn of_noun(noun: &str) -> impl Iterator<Item = (&'static Operation, Option<&'sta
 }
 
 fn noun_command(noun: &'static str) -> Command {
-    let verbs: Vec<_> = of_noun(noun).filter_map(|(_, verb)| verb).collect();
+    let about = match of_noun(noun).collect::<Vec<_>>().as_slice() {
+        [(operation, Some(verb))] => format!("{verb}: {}", first_sentence(operation.about)),
+        all => all.iter().filter_map(|(_, verb)| *verb).collect::<Vec<_>>().join(", "),
+    };
     let bare = of_noun(noun).find(|(_, verb)| verb.is_none());
     let mut command = match bare {
         Some((operation, _)) => operation_command(noun, noun.to_owned(), operation),
-        None => Command::new(noun)
-            .about(verbs.join(", ").replace('_', "-"))
-            .subcommand_required(true)
-            .arg_required_else_help(true)
-            .args(globals(true)),
+        None => {
+            Command::new(noun).about(about).subcommand_required(true).arg_required_else_help(true).args(globals(true))
+        }
     };
     for (operation, verb) in of_noun(noun) {
         let Some(verb) = verb else { continue };

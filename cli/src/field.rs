@@ -47,7 +47,7 @@ impl Field {
 
     /// What stands for a value in a usage line.
     pub fn placeholder(&self) -> String {
-        self.flag().to_uppercase()
+        self.name.to_uppercase()
     }
 }
 
@@ -117,10 +117,11 @@ pub fn fields(operation: &Operation) -> Vec<Field> {
         let short = matches!(kind, Kind::Word | Kind::NumberOrWord);
         // Where nothing must be given, the id that narrows it down is the natural first word.
         let positional = if required.is_empty() { is_id(schema) } else { is_required && short };
-        let mut about = described["description"].as_str().unwrap_or_default().replace('`', "");
+        let about = described["description"].as_str().unwrap_or_default().replace('`', "");
+        let mut about = about.trim_end_matches('.').to_owned();
         let choices = choices(schema);
         if !choices.is_empty() {
-            about = format!("{about} [{}]", choices.join(", "));
+            about = format!("{about}: {}", choices.join(", "));
         }
         fields.push(Field { name: name.clone(), kind, required: is_required, positional, about });
     }

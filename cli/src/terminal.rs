@@ -11,6 +11,7 @@ pub struct Style {
 
 impl Style {
     /// Without any.
+    #[cfg(test)]
     pub const PLAIN: Self = Self { colour: false };
 
     /// For a stream that is or is not a terminal.
