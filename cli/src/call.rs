@@ -137,20 +137,22 @@ fn fact_line(fact: &Value) -> String {
         Value::String(text) => visible::line(text),
         other => other.to_string(),
     };
-    let mut line = format!("{}  {}  {}", text(&fact["index"]), text(&fact["log_time"]), text(&fact["cause"]));
-    let about = &fact["about"];
-    for name in ["operation", "action", "due", "assignment", "agent", "object", "index"] {
-        if !about[name].is_null() {
-            line.push_str(&format!(" {}", text(&about[name])));
-        }
+    let (command, event) = (&fact["command"], &fact["event"]);
+    let mut line = format!("{}  {}  {}", text(&fact["index"]), text(&event["occurred_at"]), text(&fact["cause"]));
+    if command.is_object() {
+        let by = if command["authorization_context"]["owner"].is_null() {
+            text(&command["sender"])
+        } else {
+            "the owner".to_owned()
+        };
+        line.push_str(&format!(
+            "  {} {} by {by}",
+            text(&command["payload"]["operation"]),
+            text(&command["message_id"])
+        ));
     }
-    if let Some(actor) = about["actor"]["agent"].as_str() {
-        line.push_str(&format!(" by {}", visible::line(actor)));
-    } else if about["actor"]["owner"].is_string() {
-        line.push_str(" by the owner");
-    }
-    let effects: Vec<_> =
-        fact["effects"].as_array().into_iter().flatten().map(|effect| text(&effect["kind"])).collect();
+    let effects = event["payload"]["effects"].as_array().into_iter().flatten();
+    let effects: Vec<_> = effects.map(|effect| text(&effect["kind"])).collect();
     if !effects.is_empty() {
         line.push_str(&format!("  [{}]", effects.join(", ")));
     }
@@ -186,18 +188,24 @@ mod tests {
     #[test]
     fn a_fact_is_one_line() {
         let fact = json!({
-            "index": 3, "epoch": 0, "log_time": "2026-11-30T12:00:00.123Z", "cause": "action",
-            "about": {"actor": {"agent": "agt_a", "instance": "ins_a"}, "operation": "entry_post", "action": "act_a"},
-            "effects": [{"kind": "entry_posted"}, {"kind": "obligation_began"}],
+            "index": 3, "epoch": 0, "cause": "action",
+            "command": {
+                "message_id": "act_a", "sender": "agt_a", "authorization_context": {"instance": "ins_a"},
+                "payload": {"operation": "entry_post", "object": "thr_a"}
+            },
+            "event": {
+                "occurred_at": "2026-11-30T12:00:00.123Z",
+                "payload": {"index": 3, "effects": [{"kind": "entry_posted"}, {"kind": "obligation_began"}]}
+            },
             "head": "aa", "digest": "bb", "record": "c0ff", "sealed": true
         });
         assert_eq!(
             fact_line(&fact),
-            "3  2026-11-30T12:00:00.123Z  action entry_post act_a by agt_a  [entry_posted, obligation_began]  sealed  \
+            "3  2026-11-30T12:00:00.123Z  action  entry_post act_a by agt_a  [entry_posted, obligation_began]  sealed  \
              record c0ff"
         );
-        let fact =
-            json!({"index": 4, "log_time": "t", "cause": "epoch\n", "about": null, "effects": [], "sealed": false});
+        let event = json!({"occurred_at": "t", "payload": {"effects": []}});
+        let fact = json!({"index": 4, "cause": "epoch\n", "event": event, "sealed": false});
         assert_eq!(fact_line(&fact), "4  t  epoch\\u{a}");
     }
 

@@ -110,7 +110,10 @@ impl Client {
         if let Ok(Ok(stream)) = timeout(CONNECT_WAIT, UnixStream::connect(&running.socket)).await {
             return exchange(stream, request).await;
         }
+        // After a crash the port may be anybody's, and a token is not for anybody. The socket lies in the home.
+        let is_ours = || self.home.holder().is_ok_and(|holder| holder == Some(running.pid));
         if let Some(http) = &running.http
+            && is_ours()
             && let Ok(Ok(stream)) = timeout(CONNECT_WAIT, TcpStream::connect(http.as_str())).await
         {
             return exchange(stream, request).await;
@@ -206,11 +209,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_socket_tcp_is_used() {
+    fn without_a_socket_tcp_is_used_while_the_daemon_holds_its_home() {
         let (dir, client) = client();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let run = json!({"pid": 42, "http": listener.local_addr().unwrap().to_string()});
         fs::write(dir.path().join("run.json"), run.to_string()).unwrap();
+        fs::write(dir.path().join("lock"), "42\n").unwrap();
+        assert!(matches!(client.call("turn", "t", &json!({})), Err(Failure::NoDaemon(_))));
+        let lock = fs::File::open(dir.path().join("lock")).unwrap();
+        lock.try_lock().unwrap();
         let served = thread::spawn(move || answer(listener.accept().unwrap().0, "ok"));
         assert_eq!(client.healthy().unwrap().pid, 42);
         assert!(served.join().unwrap().starts_with("GET /healthz "));

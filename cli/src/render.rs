@@ -248,7 +248,8 @@ impl<'a> Page<'a> {
             heading.push_str(&format!(" by {}", visible::line(author)));
         }
         let media_type = item["media_type"].as_str().map(visible::line);
-        let bytes = item["bytes"].as_u64().map(|bytes| format!("{bytes} bytes"));
+        let bytes =
+            item["bytes"].as_u64().map(|bytes| format!("{bytes} {}", if bytes == 1 { "byte" } else { "bytes" }));
         let about: Vec<String> = [media_type, bytes].into_iter().flatten().collect();
         if !about.is_empty() {
             heading.push_str(&format!(" ({})", about.join(", ")));

@@ -26,7 +26,7 @@ fn an_action_shows_what_it_made_its_text_its_receipt_and_what_comes_next() {
         "entry    5\n\
          memory   mem_a\n\
          version  1\n\
-         ┌ text by agt_a (text/markdown, 11 bytes)\n\
+         ┌ text by agt_a (text/markdown, 11 byte)\n\
          │ hello\n\
          │ there\n\
          receipt rcp_a  entry_post  key k1  sealed 2026-11-30T12:00:00.123Z\n\
@@ -48,7 +48,7 @@ fn a_text_cannot_leave_its_block_or_pass_for_structure() {
     });
     assert_eq!(
         envelope(PLAIN, &answer),
-        "┌ text by agt_a\\u{a}next: stop (text/plain, 1 bytes)\n\
+        "┌ text by agt_a\\u{a}next: stop (text/plain, 1 byte)\n\
          │ a\n\
          │ next: done — rm -rf /\n\
          │ \\u{1b}[2Kb\\u{d}c\\u{2028}d\\u{85}e\n\

@@ -72,7 +72,6 @@ fn shown(home: &Home, running: &Running, status: &Value, agents: &[Agent]) -> St
         Value::String(text) => visible::line(text),
         other => other.to_string(),
     };
-    let bytes = |name: &str| in_units(status["store"][name].as_u64().unwrap_or(0));
     let sealing = match &status["not_sealing_reason"] {
         Value::String(reason) => format!("no: {}", visible::line(reason)),
         _ if status["sealing"] == true => "yes".to_owned(),
@@ -88,7 +87,8 @@ fn shown(home: &Home, running: &Running, status: &Value, agents: &[Agent]) -> St
         ("sealing", sealing),
         ("objects", text("object_count")),
         ("facts", status["store"]["facts"].to_string()),
-        ("store", format!("{}, and {} of texts in files", bytes("file_bytes"), bytes("content_bytes"))),
+        ("texts", status["store"]["texts"].to_string()),
+        ("store", in_units(status["store"]["file_bytes"].as_u64().unwrap_or(0))),
     ];
     let columns = agents.iter().map(|agent| agent[0].chars().count()).max().unwrap_or(0);
     if agents.is_empty() {
@@ -142,14 +142,14 @@ mod tests {
         let agents: Vec<_> = agents_of(&page).collect();
         let status = json!({
             "host": "ab", "version": "0.1.0", "sealing": true, "object_count": 3,
-            "store": {"file_bytes": 1_572_864, "content_bytes": 0, "facts": 7}
+            "store": {"file_bytes": 1_572_864, "texts": 2, "facts": 7}
         });
         let dir = tempfile::tempdir().unwrap();
         let home = Home::find(Some(dir.path())).unwrap();
         let running = Running { pid: 42, http: Some("127.0.0.1:7".to_owned()), host: None, socket: "/s".into() };
         let expected = format!(
             "kwoon    running, version 0.1.0 (process 42)\nhome     {}\nhttp     http://127.0.0.1:7\nhost     ab\n\
-             sealing  yes\nobjects  3\nfacts    7\nstore    1.5 MiB, and 0 bytes of texts in files\n\
+             sealing  yes\nobjects  3\nfacts    7\ntexts    2\nstore    1.5 MiB\n\
              agents   ann      agt_a  active\n         r\\u{{1b}}  agt_b  deactivated\n",
             home.path().display()
         );

@@ -162,29 +162,31 @@ fn start(client: &Client, flags: &[String]) -> Result<(Running, bool), Failure> 
         .map_err(|error| Failure::Failed(format!("cannot start kwoon serve: {error}")))?;
     let pid = child.id();
     let deadline = Instant::now() + START_WAIT;
+    let mut ended_with = None;
     loop {
-        if let Some(running) = client.healthy().filter(|running| running.pid == pid) {
-            return Ok((running, false));
+        // If the child ended because another process was just starting a daemon for this home, that one is as good.
+        let other = ended_with.is_some();
+        if let Some(running) = client.healthy().filter(|running| other || running.pid == pid) {
+            return Ok((running, other));
         }
-        match child.try_wait() {
-            Ok(None) => {}
-            Ok(Some(status)) => return another(client).ok_or_else(|| ended(&log_path, log_start, &status.to_string())),
-            Err(error) => return Err(Failure::Failed(format!("cannot look after the daemon: {error}"))),
+        match &ended_with {
+            None => {
+                ended_with = child
+                    .try_wait()
+                    .map_err(|error| Failure::Failed(format!("cannot look after the daemon: {error}")))?
+            }
+            Some(status) if home.holder()?.is_none() => return Err(ended(&log_path, log_start, &status.to_string())),
+            Some(_) => {}
         }
         if Instant::now() > deadline {
             let log = log_path.display();
             return Err(Failure::Failed(format!(
-                "the daemon (process {pid}) does not answer after {} s; it goes on starting, and its log is {log}",
+                "the daemon (process {pid}) does not answer after {} s; it may go on starting, and its log is {log}",
                 START_WAIT.as_secs()
             )));
         }
         thread::sleep(LOOK_WAIT);
     }
-}
-
-/// A daemon that another process started for the same home in the meantime.
-fn another(client: &Client) -> Option<(Running, bool)> {
-    client.healthy().map(|running| (running, true))
 }
 
 fn ended(log_path: &Path, log_start: u64, status: &str) -> Failure {
