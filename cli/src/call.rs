@@ -73,6 +73,8 @@ pub fn run(operation: &'static Operation, matches: &ArgMatches, globals: &Global
     let envelope = answer.envelope()?;
     if globals.json {
         print_document(&answer.body);
+    } else if let (true, Some(path)) = (envelope["ok"] == true, &globals.print) {
+        print_one(&envelope, path)?;
     } else if envelope["ok"] == true {
         let program = program(&home, named.as_deref());
         let takes_offset = fields(operation).iter().any(|field| field.name == "offset");
@@ -82,6 +84,22 @@ pub fn run(operation: &'static Operation, matches: &ArgMatches, globals: &Global
         terminal::complain(&render::refusal(Style::stderr(), &envelope));
     }
     Ok(Exit::of(&envelope))
+}
+
+/// Prints one value of an envelope: a text as it is, anything else as JSON. On a terminal a text is made harmless.
+///
+/// # Errors
+/// If the envelope has no such value.
+pub fn print_one(envelope: &Value, path: &str) -> Result<(), Failure> {
+    let found = path.split('.').try_fold(envelope, |value, step| match value {
+        Value::Array(items) => step.parse::<usize>().ok().and_then(|at| items.get(at)),
+        value => value.get(step),
+    });
+    let Some(value) = found else { return Err(Failure::Failed(format!("the answer has no {path}"))) };
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = if terminal::is_terminal() { visible::text(&text) } else { text };
+    terminal::print(&format!("{text}\n"));
+    Ok(())
 }
 
 /// Prints a JSON document as it came, and ends the line.

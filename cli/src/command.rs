@@ -20,6 +20,8 @@ pub struct Globals {
     pub home: Option<PathBuf>,
     /// Whether the envelope is wanted as it is.
     pub json: bool,
+    /// The one value of the envelope that is wanted.
+    pub print: Option<String>,
     /// The agent that was named.
     pub agent: Option<String>,
 }
@@ -33,6 +35,9 @@ impl Globals {
         if let Ok(Some(agent)) = matches.try_get_one::<String>("agent") {
             self.agent = Some(agent.clone());
         }
+        if let Ok(Some(path)) = matches.try_get_one::<String>("print") {
+            self.print = Some(path.clone());
+        }
         self.json |= matches.try_get_one::<bool>("json").ok().flatten().copied().unwrap_or_default();
     }
 }
@@ -44,11 +49,16 @@ fn globals(with_agent: bool) -> Vec<Arg> {
         .value_parser(value_parser!(PathBuf))
         .help("The home of the daemon [env: KWOON_HOME; default: $XDG_DATA_HOME/kwoon or ~/.local/share/kwoon]");
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the answer as JSON, as it came");
+    let print = Arg::new("print")
+        .long("print")
+        .value_name("PATH")
+        .conflicts_with("json")
+        .help("Print one value of the answer, such as result.thread or secret.ticket");
     let agent = Arg::new("agent")
         .long("agent")
         .value_name("NAME")
         .help("The agent to act as; not needed where there is only one [env: KWOON_AGENT]");
-    let mut all = vec![home, json];
+    let mut all = vec![home, json, print];
     all.extend(with_agent.then_some(agent));
     all.into_iter().map(|arg| arg.help_heading(GLOBAL)).collect()
 }
@@ -360,7 +370,7 @@ mod tests {
                 found.take(matches);
                 level = matches.subcommand().map(|(_, matches)| matches);
             }
-            let expected = Globals { home: Some("/h".into()), json: true, agent: Some("ann".to_owned()) };
+            let expected = Globals { home: Some("/h".into()), json: true, print: None, agent: Some("ann".to_owned()) };
             assert_eq!(found, expected, "{line:?}");
         }
     }

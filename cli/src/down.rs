@@ -123,7 +123,7 @@ mod tests {
         fs::write(home.path().join("run.json"), run.to_string()).unwrap();
         fs::write(home.path().join("lock"), format!("{}\n", bystander.id())).unwrap();
         assert_eq!(find(&home, &client).unwrap(), Found::Nothing);
-        let globals = Globals { home: Some(home.path().to_owned()), json: true, agent: None };
+        let globals = Globals { home: Some(home.path().to_owned()), json: true, ..Globals::default() };
         assert_eq!(down(&globals).unwrap(), Exit::Done);
         assert!(bystander.try_wait().unwrap().is_none());
         bystander.kill().unwrap();
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn where_there_is_no_home_nothing_runs() {
         let (dir, ..) = home();
-        let globals = Globals { home: Some(dir.path().join("none")), json: true, agent: None };
+        let globals = Globals { home: Some(dir.path().join("none")), json: true, ..Globals::default() };
         assert_eq!(down(&globals).unwrap(), Exit::Done);
     }
 }

@@ -22,7 +22,15 @@ pub fn status(globals: &Globals) -> Result<Exit, Failure> {
     let home = Home::find(globals.home.as_deref())?;
     let client = Client::new(&home)?;
     let running = client.healthy().ok_or_else(|| Failure::NoDaemon(home.path().to_owned()))?;
-    let status = call::as_owner(&client, "host_status", &json!({"limit": 1}))?;
+    let mut status = call::as_owner(&client, "host_status", &json!({"limit": 1}))?;
+    if let (Some(result), Some(http)) = (status["result"].as_object_mut(), &running.http) {
+        result.insert("http".to_owned(), json!(format!("http://{http}")));
+        result.insert("home".to_owned(), json!(home.path()));
+    }
+    if let (true, Some(path)) = (status["ok"] == true, &globals.print) {
+        call::print_one(&status, path)?;
+        return Ok(Exit::Done);
+    }
     if globals.json {
         terminal::print(&format!("{status}\n"));
         return Ok(Exit::of(&status));

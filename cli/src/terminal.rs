@@ -52,6 +52,11 @@ impl Style {
     }
 }
 
+/// Whether the standard output is a terminal.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// Prints to the standard output. Whether anybody reads on is not this program's affair.
 pub fn print(text: &str) {
     print_bytes(text.as_bytes());
