@@ -241,6 +241,74 @@ impl Hall {
     }
 }
 
+/// States that many tests begin with, and what many tests look at.
+impl Hall {
+    /// Issues a ticket to a role; the ticket.
+    pub fn ticket(&mut self, governor: &Agent, thread: &str, role: &str) -> String {
+        text(&self.ok(governor, "admission_issue", json!({"thread": thread, "role": role}))["secret"]["ticket"])
+    }
+
+    /// Admits an agent to a thread in a role.
+    pub fn admit(&mut self, governor: &Agent, thread: &str, agent: &Agent, role: &str) {
+        let ticket = self.ticket(governor, thread, role);
+        self.ok(agent, "thread_join", json!({"ticket": ticket}));
+    }
+
+    /// Offers an assignment that is taken at once; its id.
+    pub fn taken(&mut self, creator: &Agent, thread: &str, to: &Agent, more: Value) -> String {
+        let assignment = self.assign(creator, thread, to, more);
+        self.ok(to, "assignment_take", json!({"assignment": assignment}));
+        assignment
+    }
+
+    /// Offers an assignment that is taken and delivered at once; its id.
+    pub fn delivered(&mut self, creator: &Agent, thread: &str, to: &Agent, more: Value) -> String {
+        let assignment = self.taken(creator, thread, to, more);
+        self.ok(to, "assignment_deliver", json!({"assignment": assignment, "output": {"text": "done"}}));
+        assignment
+    }
+
+    /// All rows of a list, over all its pages.
+    pub fn all(&mut self, caller: &Agent, operation: &str, arguments: Value, plural: &str) -> Vec<Value> {
+        let mut rows = Vec::new();
+        let mut arguments = arguments;
+        loop {
+            let page = self.ok(caller, operation, arguments.clone());
+            rows.extend(page["result"][plural].as_array().expect("a list").iter().cloned());
+            match page.get("cursor") {
+                Some(cursor) => merge(&mut arguments, json!({"cursor": cursor})),
+                None => return rows,
+            }
+        }
+    }
+
+    /// All facts of an object's log.
+    pub fn facts(&mut self, object: &str) -> Vec<Value> {
+        self.all(&owner(), "object_log", json!({"object": object, "limit": 50}), "facts")
+    }
+
+    /// Verifies every log and decides it again.
+    pub fn verify(&mut self) {
+        let verified = self.ok(&owner(), "ledger_verify", json!({}));
+        assert_eq!(verified["result"]["sound"], true, "{verified:#}");
+    }
+}
+
+/// The effects of an answer's receipt, each as its kind and, where it has one, what ended or began and how.
+pub fn effects(answer: &Value) -> Vec<String> {
+    let effects = answer["receipt"]["effects"].as_array().expect("a receipt with effects");
+    let words = |effect: &Value| {
+        let fields = ["kind", "duty", "exit", "state", "how", "role"];
+        fields.iter().filter_map(|field| effect[*field].as_str().map(str::to_owned)).collect::<Vec<_>>().join(" ")
+    };
+    effects.iter().map(words).collect()
+}
+
+/// The text that a field of a result points to, or nothing if it may not be read.
+pub fn content<'a>(answer: &'a Value, field: &Value) -> Option<&'a str> {
+    answer["content"][field.as_str().expect("a content key")]["text"].as_str()
+}
+
 /// The text of a JSON string.
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("not a string: {value}")).to_owned()
