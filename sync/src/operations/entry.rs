@@ -7,6 +7,7 @@ use kwoon_ledger::fact::Evidence;
 use kwoon_ledger::index;
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Code, Refusal, Stop, require};
+use kwoon_ledger::rules::entry::may_speak;
 use kwoon_ledger::rules::memory::publication_id;
 use kwoon_ledger::state::{Cells, Publication};
 use kwoon_ledger::visibility::{self, MemoryView};
@@ -71,6 +72,9 @@ impl Acts for EntryPost {
             return Err(Refusal::argument("media_type", "a media type only with a text").into());
         }
         let (number, thread) = acted_on(acting, &self.thread)?;
+        // Who may not speak is told so, whatever the entry would refer to.
+        let member = Cells::new(acting.read(), number).member(&acting.agent)?.ok_or(Code::NotFound)?;
+        may_speak(&thread, &member)?;
         let place = *thread.thread.as_bytes();
         // There are no tasks yet, so none is here for anyone.
         require(self.task.is_none(), Code::NotFound)?;
