@@ -11,10 +11,10 @@ use kwoon_ledger::storage::{Order, Read, Store, Table};
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_store::{MemorySnapshot, MemoryStore};
 use kwoon_sync::answer::{Answer, Secret, refusal_json};
-use kwoon_sync::argument;
+use kwoon_sync::argument::{self, Arguments};
 use kwoon_sync::host::{Host, Request, to_refusal};
 use kwoon_sync::keyring::Keyring;
-use kwoon_sync::operations;
+use kwoon_sync::operations::{self, Operation};
 use kwoon_sync::view::{Caller, StoreFigures, View};
 use serde_json::{Value, json};
 
@@ -166,8 +166,7 @@ impl Hall {
         let arguments = argument::read(arguments.to_string().as_bytes())?;
         self.calls += 1;
         if operation.is_action() {
-            let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
-            let request = Request { caller: caller.caller, operation, arguments, entropy };
+            let request = self.request(caller, operation, arguments);
             let snapshot = self.snapshot();
             let batch = self.host.take(&snapshot, self.now, vec![((), request)]);
             let committed = self.store.commit(batch).is_ok();
@@ -291,6 +290,31 @@ impl Hall {
     pub fn verify(&mut self) {
         let verified = self.ok(&owner(), "ledger_verify", json!({}));
         assert_eq!(verified["result"]["sound"], true, "{verified:#}");
+    }
+}
+
+/// Actions in one round, and rounds that come to nothing.
+impl Hall {
+    fn request(&self, caller: &Agent, operation: &'static Operation, arguments: Arguments) -> Request {
+        let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
+        Request { caller: caller.caller, operation, arguments, entropy }
+    }
+
+    /// Takes acting calls in one round, as a daemon does that they reach at the same time; the answers in their order.
+    /// Where the commit fails, nothing of the round is kept.
+    pub fn together(&mut self, calls: &[(&Agent, &str, Value)], commits: bool) -> Vec<Value> {
+        let mut requests = Vec::new();
+        for (caller, operation, arguments) in calls {
+            let operation = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
+            self.calls += 1;
+            let arguments = argument::read(arguments.to_string().as_bytes()).expect("an object");
+            requests.push(((), self.request(caller, operation, arguments)));
+        }
+        let snapshot = self.snapshot();
+        let batch = self.host.take(&snapshot, self.now, requests);
+        let committed = commits && self.store.commit(batch).is_ok();
+        let replies = self.host.committed(committed).into_iter();
+        replies.map(|(_, reply)| reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())).collect()
     }
 }
 
