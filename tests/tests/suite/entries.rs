@@ -202,7 +202,7 @@ fn an_entry_that_says_whom_it_asks_asks_exactly_those() {
     to_both.sort();
     assert_eq!(to_both, both, "each once, in whatever order they were named");
     // What is stated comes before whom it replies to.
-    assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({"reply_to": 1, "ask": [carol.id]}))), [carol.id.clone()]);
+    assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({"reply_to": 1, "ask": [carol.id]}))), [carol.id.as_str()]);
     assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({"reply_to": 1, "ask": []}))), [""; 0]);
     assert_eq!(hall.turn(&carol), [("respond".into(), 2), ("respond".into(), 3)]);
     assert_eq!(hall.turn(&bob), [("respond".into(), 2)]);
@@ -214,7 +214,7 @@ fn a_reply_asks_whom_it_replies_to_if_that_one_has_a_voice_now() {
     rule!(holds, "T3.4");
     let (mut hall, [alice, bob, carol, _], thread) = hall();
     say(&mut hall, &bob, &thread, json!({}));
-    assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({"reply_to": 1}))), [bob.id.clone()]);
+    assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({"reply_to": 1}))), [bob.id.as_str()]);
     hall.ok(&alice, "member_role", json!({"thread": thread, "agent": bob.id, "role": "observer"}));
     // Two have a voice now, and still a reply to one without asks nobody.
     assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({"reply_to": 1}))), [""; 0]);
@@ -227,14 +227,14 @@ fn a_reply_asks_whom_it_replies_to_if_that_one_has_a_voice_now() {
 fn of_two_with_a_voice_the_other_is_asked() {
     rule!(holds, "T3.4");
     let (mut hall, [alice, bob, olaf], thread) = pair();
-    assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({}))), [bob.id.clone()]);
+    assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({}))), [bob.id.as_str()]);
     assert_eq!(asked(&say(&mut hall, &bob, &thread, json!({"ask": []}))), [""; 0]);
     // A reply to one's own entry is no reply to another's.
-    assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({"reply_to": 1}))), [bob.id.clone()]);
+    assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({"reply_to": 1}))), [bob.id.as_str()]);
     hall.ok(&alice, "member_role", json!({"thread": thread, "agent": olaf.id, "role": "speaker"}));
     assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({}))), [""; 0]);
     hall.ok(&bob, "thread_leave", json!({"thread": thread}));
-    assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({}))), [olaf.id.clone()]);
+    assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({}))), [olaf.id.as_str()]);
     hall.ok(&olaf, "thread_leave", json!({"thread": thread}));
     assert_eq!(asked(&say(&mut hall, &alice, &thread, json!({}))), [""; 0], "alone, there is nobody to ask");
 }
