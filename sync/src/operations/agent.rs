@@ -149,19 +149,23 @@ pub struct AgentUpdate {
     owner: Option<OwnerArgument>,
 }
 
+impl OwnerArgument {
+    fn read(&self) -> Result<OwnerChange, Refusal> {
+        let owner = PublicKey::read(&self.owner);
+        let owner = owner.ok_or_else(|| Refusal::argument("owner.owner", "64 lower-case hex digits"))?;
+        let consent = data_encoding::HEXLOWER.decode(self.consent.as_bytes());
+        let consent = consent.map_err(|_| Refusal::argument("owner.consent", "the consent of agent_consent"))?;
+        Ok(OwnerChange { owner, consent: ByteVec::from(consent) })
+    }
+}
+
 impl Owns for AgentUpdate {
+    fn check(&self) -> Result<(), Refusal> {
+        self.owner.as_ref().map_or(Ok(()), |owner| owner.read().map(drop))
+    }
+
     fn plan(self, owning: &mut Owning<'_, '_>) -> Result<OwnerPlan, Stop> {
-        let owner = match self.owner {
-            Some(argument) => {
-                let owner = PublicKey::read(&argument.owner);
-                let owner = owner.ok_or_else(|| Refusal::argument("owner.owner", "64 lower-case hex digits"))?;
-                let consent = data_encoding::HEXLOWER.decode(argument.consent.as_bytes());
-                let consent =
-                    consent.map_err(|_| Refusal::argument("owner.consent", "the consent of agent_consent"))?;
-                Some(OwnerChange { owner, consent: ByteVec::from(consent) })
-            }
-            None => None,
-        };
+        let owner = self.owner.as_ref().map(OwnerArgument::read).transpose()?;
         changeable(owning, &self.agent, Some(self.expected_version))?;
         let profile = ProfileChange {
             display_name: self.display_name.map(|text| owning.commit("display_name", &text.0)),

@@ -60,17 +60,20 @@ pub(super) fn entry_request(acting: &Acting<'_, '_>, cells: &Cells<'_>, entry: &
 }
 
 impl Acts for EntryPost {
-    fn plan(self, acting: &mut Acting<'_, '_>) -> Result<Plan, Stop> {
-        // Exactly one source, as far as the arguments alone can tell.
+    fn check(&self) -> Result<(), Refusal> {
         if self.text.is_some() == self.memory.is_some() {
-            return Err(Refusal::argument("text", "either a text or a memory, and not both").into());
+            return Err(Refusal::argument("text", "either a text or a memory, and not both"));
         }
         if self.memory.is_none() && self.version.is_some() {
-            return Err(Refusal::argument("version", "a version only with a memory").into());
+            return Err(Refusal::argument("version", "a version only with a memory"));
         }
         if self.memory.is_some() && self.media_type.is_some() {
-            return Err(Refusal::argument("media_type", "a media type only with a text").into());
+            return Err(Refusal::argument("media_type", "a media type only with a text"));
         }
+        Ok(())
+    }
+
+    fn plan(self, acting: &mut Acting<'_, '_>) -> Result<Plan, Stop> {
         let (number, thread) = acted_on(acting, &self.thread)?;
         // Who may not speak is told so, whatever the entry would refer to.
         let member = Cells::new(acting.read(), number).member(&acting.agent)?.ok_or(Code::NotFound)?;

@@ -266,6 +266,52 @@ fn the_same_key_with_another_request_is_refused() {
 }
 
 #[test]
+fn the_form_of_a_call_comes_before_its_key_and_its_actor() {
+    rule!(refused, "L3.2", "L2.2");
+    let (mut hall, [alice, bob, _], thread) = hall();
+    hall.ok(&alice, "entry_post", json!({"thread": thread, "text": "x", "idempotency_key": "k"}));
+    hall.ok(&owner(), "agent_deactivate", json!({"agent": bob.id}));
+    let memory = "mem_aaaaaaaaaaaaaaaaaaaaaaaaaa";
+    for form in [
+        json!({}),
+        json!({"text": "x", "memory": memory}),
+        json!({"text": "x", "version": 1}),
+        json!({"memory": memory, "media_type": "text/plain"}),
+    ] {
+        let mut call = json!({"thread": thread, "idempotency_key": "k"});
+        merge(&mut call, form);
+        hall.refused(&alice, "entry_post", call.clone(), "invalid_argument");
+        hall.refused(&bob, "entry_post", call, "invalid_argument");
+    }
+    let owner_change = json!({"owner": "x", "consent": "x"});
+    let update = json!({"agent": "agt_aaaaaaaaaaaaaaaaaaaaaaaaaa", "expected_version": 1, "owner": owner_change});
+    hall.refused(&owner(), "agent_update", update, "invalid_argument");
+}
+
+#[test]
+fn what_an_agent_has_come_to_comes_before_what_is_changed_of_it() {
+    rule!(refused, "L2.2");
+    let (mut hall, [alice, ..], _) = hall();
+    let policies = vec![json!({"policy": "p", "version": 1}); 33];
+    let update =
+        |agent: &str, version: u64| json!({"agent": agent, "expected_version": version, "policy_refs": policies});
+    hall.refused(&owner(), "agent_update", update("agt_aaaaaaaaaaaaaaaaaaaaaaaaaa", 1), "not_found");
+    hall.refused(&owner(), "agent_update", update(&alice.id, 2), "version_conflict");
+    hall.refused(&owner(), "agent_update", update(&alice.id, 1), "content_too_large");
+    hall.ok(&owner(), "agent_terminate", json!({"agent": alice.id}));
+    hall.refused(&owner(), "agent_update", update(&alice.id, 2), "already_final");
+    // Of memories it is the same.
+    let (mut hall, [alice, ..], _) = self::hall();
+    let memory = hall.ok(&alice, "memory_create", json!({"text": "x"}))["result"]["memory"].clone();
+    let tags = vec!["t"; 33];
+    let update = |version: u64| json!({"memory": memory, "text": "y", "expected_version": version, "tags": tags});
+    hall.refused(&alice, "memory_update", update(2), "version_conflict");
+    hall.refused(&alice, "memory_update", update(1), "content_too_large");
+    hall.ok(&alice, "memory_withdraw", json!({"memory": memory}));
+    hall.refused(&alice, "memory_update", update(1), "memory_withdrawn");
+}
+
+#[test]
 fn a_request_is_the_same_however_it_is_written() {
     rule!(holds, "L3.1", "L3.2");
     let (mut hall, [alice, bob, _], thread) = hall();
