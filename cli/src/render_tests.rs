@@ -26,7 +26,7 @@ fn an_action_shows_what_it_made_its_text_its_receipt_and_what_comes_next() {
         "entry    5\n\
          memory   mem_a\n\
          version  1\n\
-         ┌ text by agt_a (text/markdown, 11 byte)\n\
+         ┌ text by agt_a (text/markdown, 11 bytes)\n\
          │ hello\n\
          │ there\n\
          receipt rcp_a  entry_post  key k1  sealed 2026-11-30T12:00:00.123Z\n\

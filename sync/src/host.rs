@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use kwoon_keys::id::{AgentId, RequestId};
+use kwoon_keys::id::{AgentId, RequestId, ThreadId};
 use kwoon_keys::secret::{InstanceKeys, request_id};
 use kwoon_keys::{Commitment, Digest, RecordKind, RequestSecret, Salt, cbor, cose};
 use kwoon_ledger::action::{Action, Actor, Body, ObjectId, Position, SCHEMA};
@@ -320,13 +320,15 @@ impl Round<'_> {
     }
 
     /// The arguments as given, in a form that does not depend on their order: nulls left out, keys sorted, and an entry
-    /// named by its action the same as by its number.
+    /// named by its action the same as by its number. Only an entry of the very thread that is named has a number here,
+    /// so that two requests are never the same by what stands elsewhere (L3.2).
     fn canonical(&self, arguments: &Arguments) -> Result<Vec<u8>, ReadError> {
         let mut arguments = arguments.clone();
+        let thread = arguments.get("thread").and_then(Value::as_str).and_then(ThreadId::read);
         for field in ["entry", "reply_to"] {
-            let named = arguments.get(field).and_then(Value::as_str);
-            if let Some(short) = named.and_then(RequestId::read)
-                && let Some(number) = self.entry_number(&short)?
+            let named = arguments.get(field).and_then(Value::as_str).and_then(RequestId::read);
+            if let (Some(thread), Some(short)) = (thread, named)
+                && let Some(number) = self.entry_number(&thread, &short)?
             {
                 arguments.insert(field.to_owned(), number.into());
             }
@@ -336,12 +338,12 @@ impl Round<'_> {
         Ok(bytes)
     }
 
-    fn entry_number(&self, short: &index::Short) -> Result<Option<u64>, ReadError> {
+    fn entry_number(&self, thread: &index::Short, short: &index::Short) -> Result<Option<u64>, ReadError> {
         let read = &self.sequencer.overlay;
         let Some(request) = crate::operations::request_id_of(read, short)? else { return Ok(None) };
-        match index::request(read, &request)? {
-            Some((number, _)) => Cells::new(read, number).entry_of(&request),
-            None => Ok(None),
+        match index::find(read, index::IdKind::Thread, thread)? {
+            Some(index::Place::Log(number)) => Cells::new(read, number).entry_of(&request),
+            _ => Ok(None),
         }
     }
 

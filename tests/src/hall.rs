@@ -11,10 +11,10 @@ use kwoon_ledger::storage::{Order, Read, Store, Table};
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_store::{MemorySnapshot, MemoryStore};
 use kwoon_sync::answer::{Answer, Secret, refusal_json};
-use kwoon_sync::argument;
+use kwoon_sync::argument::{self, Arguments};
 use kwoon_sync::host::{Host, Request, to_refusal};
 use kwoon_sync::keyring::Keyring;
-use kwoon_sync::operations;
+use kwoon_sync::operations::{self, Operation};
 use kwoon_sync::view::{Caller, StoreFigures, View};
 use serde_json::{Value, json};
 
@@ -166,8 +166,7 @@ impl Hall {
         let arguments = argument::read(arguments.to_string().as_bytes())?;
         self.calls += 1;
         if operation.is_action() {
-            let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
-            let request = Request { caller: caller.caller, operation, arguments, entropy, trace_id: None };
+            let request = self.request(caller, operation, arguments);
             let snapshot = self.snapshot();
             let batch = self.host.take(&snapshot, self.now, vec![((), request)]);
             let committed = self.store.commit(batch).is_ok();
@@ -239,6 +238,99 @@ impl Hall {
     pub fn state(&mut self, member: &Agent, assignment: &str) -> String {
         text(&self.ok(member, "assignment_get", json!({"assignment": assignment}))["result"]["state"])
     }
+}
+
+/// States that many tests begin with, and what many tests look at.
+impl Hall {
+    /// Issues a ticket to a role; the ticket.
+    pub fn ticket(&mut self, governor: &Agent, thread: &str, role: &str) -> String {
+        text(&self.ok(governor, "admission_issue", json!({"thread": thread, "role": role}))["secret"]["ticket"])
+    }
+
+    /// Admits an agent to a thread in a role.
+    pub fn admit(&mut self, governor: &Agent, thread: &str, agent: &Agent, role: &str) {
+        let ticket = self.ticket(governor, thread, role);
+        self.ok(agent, "thread_join", json!({"ticket": ticket}));
+    }
+
+    /// Offers an assignment that is taken at once; its id.
+    pub fn taken(&mut self, creator: &Agent, thread: &str, to: &Agent, more: Value) -> String {
+        let assignment = self.assign(creator, thread, to, more);
+        self.ok(to, "assignment_take", json!({"assignment": assignment}));
+        assignment
+    }
+
+    /// Offers an assignment that is taken and delivered at once; its id.
+    pub fn delivered(&mut self, creator: &Agent, thread: &str, to: &Agent, more: Value) -> String {
+        let assignment = self.taken(creator, thread, to, more);
+        self.ok(to, "assignment_deliver", json!({"assignment": assignment, "output": {"text": "done"}}));
+        assignment
+    }
+
+    /// All rows of a list, over all its pages.
+    pub fn all(&mut self, caller: &Agent, operation: &str, arguments: Value, plural: &str) -> Vec<Value> {
+        let mut rows = Vec::new();
+        let mut arguments = arguments;
+        loop {
+            let page = self.ok(caller, operation, arguments.clone());
+            rows.extend(page["result"][plural].as_array().expect("a list").iter().cloned());
+            match page.get("cursor") {
+                Some(cursor) => merge(&mut arguments, json!({"cursor": cursor})),
+                None => return rows,
+            }
+        }
+    }
+
+    /// All facts of an object's log.
+    pub fn facts(&mut self, object: &str) -> Vec<Value> {
+        self.all(&owner(), "object_log", json!({"object": object, "limit": 50}), "facts")
+    }
+
+    /// Verifies every log and decides it again.
+    pub fn verify(&mut self) {
+        let verified = self.ok(&owner(), "ledger_verify", json!({}));
+        assert_eq!(verified["result"]["sound"], true, "{verified:#}");
+    }
+}
+
+/// Actions in one round, and rounds that come to nothing.
+impl Hall {
+    fn request(&self, caller: &Agent, operation: &'static Operation, arguments: Arguments) -> Request {
+        let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
+        Request { caller: caller.caller, operation, arguments, entropy, trace_id: None }
+    }
+
+    /// Takes acting calls in one round, as a daemon does that they reach at the same time; the answers in their order.
+    /// Where the commit fails, nothing of the round is kept.
+    pub fn together(&mut self, calls: &[(&Agent, &str, Value)], commits: bool) -> Vec<Value> {
+        let mut requests = Vec::new();
+        for (caller, operation, arguments) in calls {
+            let operation = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
+            self.calls += 1;
+            let arguments = argument::read(arguments.to_string().as_bytes()).expect("an object");
+            requests.push(((), self.request(caller, operation, arguments)));
+        }
+        let snapshot = self.snapshot();
+        let batch = self.host.take(&snapshot, self.now, requests);
+        let committed = commits && self.store.commit(batch).is_ok();
+        let replies = self.host.committed(committed).into_iter();
+        replies.map(|(_, reply)| reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())).collect()
+    }
+}
+
+/// The effects of an answer's receipt, each as its kind and, where it has one, what ended or began and how.
+pub fn effects(answer: &Value) -> Vec<String> {
+    let effects = answer["receipt"]["effects"].as_array().expect("a receipt with effects");
+    let words = |effect: &Value| {
+        let fields = ["kind", "duty", "exit", "state", "how", "role"];
+        fields.iter().filter_map(|field| effect[*field].as_str().map(str::to_owned)).collect::<Vec<_>>().join(" ")
+    };
+    effects.iter().map(words).collect()
+}
+
+/// The text that a field of a result points to, or nothing if it may not be read.
+pub fn content<'a>(answer: &'a Value, field: &Value) -> Option<&'a str> {
+    answer["content"][field.as_str().expect("a content key")]["text"].as_str()
 }
 
 /// The text of a JSON string.

@@ -41,15 +41,25 @@ pub fn offer(
     Ok(())
 }
 
+/// T4.3, T4.9: whose it is to take, and whether it can still be taken.
+///
+/// # Errors
+/// [`Code::NotAssignee`], [`Code::AlreadyTaken`], or how it ended.
+pub fn may_take(held: &Assignment, actor: AgentId) -> Result<(), Stop> {
+    require(held.terms.to == actor, Code::NotAssignee)?;
+    if let Progress::Ended(..) = held.progress {
+        return Err(ended(held).into());
+    }
+    require(!held.taken, Code::AlreadyTaken)
+}
+
 /// T4.3: takes it, which ends the assignee's response to the carrying entry. The delivery time begins (T4.2).
 ///
 /// # Errors
 /// If it is not the actor's to take, or no longer to be taken.
 pub fn take(draft: &mut Draft<'_>, actor: AgentId, id: &AssignmentId) -> Result<(), Stop> {
     let held = draft.cells().assignment(id)?.ok_or(Code::NotFound)?;
-    require(held.terms.to == actor, Code::NotAssignee)?;
-    not_ended(&held)?;
-    require(!held.taken, Code::AlreadyTaken)?;
+    may_take(&held, actor)?;
     if draft.cells().owes_response(&actor, held.entry)? {
         entry::end_response(draft, actor, held.entry, Exit::Taken)?;
     }
@@ -75,18 +85,26 @@ pub fn check_output(output: &Output, limits: &Limits) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// T4.4, T4.9: whose it is to deliver, and whether it can still be delivered; since when and until when.
+///
+/// # Errors
+/// [`Code::NotTaker`], [`Code::AlreadyDelivered`], or how it ended.
+pub fn may_deliver(held: &Assignment, actor: AgentId) -> Result<(Time, Time), Stop> {
+    require(held.taken && held.terms.to == actor, Code::NotTaker)?;
+    match held.progress {
+        Progress::Taken(began, due) => Ok((began, due)),
+        Progress::Delivered(..) => Err(Code::AlreadyDelivered.into()),
+        Progress::Offered | Progress::Ended(..) => Err(ended(held).into()),
+    }
+}
+
 /// T4.4: delivers, once, a payload, pinned versions of the taker's own memories, or both. The judgment time begins.
 ///
 /// # Errors
 /// If the actor has not taken it, it was delivered or ended, or the output is empty or another's.
 pub fn deliver(draft: &mut Draft<'_>, actor: AgentId, id: &AssignmentId, output: &Output) -> Result<(), Stop> {
     let held = draft.cells().assignment(id)?.ok_or(Code::NotFound)?;
-    require(held.taken && held.terms.to == actor, Code::NotTaker)?;
-    let (began, due) = match held.progress {
-        Progress::Taken(began, due) => (began, due),
-        Progress::Delivered(..) => return Err(Code::AlreadyDelivered.into()),
-        Progress::Offered | Progress::Ended(..) => return Err(ended(&held).into()),
-    };
+    let (began, due) = may_deliver(&held, actor)?;
     require(output.payload.is_some() || !output.memories.is_empty(), Code::InvalidOutput)?;
     let own = output.memories.iter().all(|pin| pin.author == actor && pin.version >= 1);
     require(own, Code::NotFound)?;
@@ -225,13 +243,6 @@ fn undelivered(held: &Assignment) -> Result<(), Stop> {
         Progress::Offered | Progress::Taken(..) => Ok(()),
         Progress::Delivered(..) => Err(Code::AlreadyDelivered.into()),
         Progress::Ended(..) => Err(ended(held).into()),
-    }
-}
-
-fn not_ended(held: &Assignment) -> Result<(), Stop> {
-    match held.progress {
-        Progress::Ended(..) => Err(ended(held).into()),
-        _ => Ok(()),
     }
 }
 

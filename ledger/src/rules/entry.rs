@@ -42,6 +42,15 @@ pub fn check_sizes(post: &EntryPost, limits: &Limits) -> Result<(), Refusal> {
     }
 }
 
+/// T3.1: who speaks, and where. It comes before everything that an entry says.
+///
+/// # Errors
+/// [`Code::NoVoice`], [`Code::ThreadClosed`].
+pub fn may_speak(thread: &Thread, member: &Member) -> Result<(), Stop> {
+    require(member.role.has_voice(), Code::NoVoice)?;
+    require(!thread.closed, Code::ThreadClosed)
+}
+
 /// Posts an entry, with everything that comes with it (L2.3).
 ///
 /// # Errors
@@ -54,9 +63,7 @@ pub fn post(
     author: AgentId,
     post: &EntryPost,
 ) -> Result<(), Stop> {
-    // T3.1
-    require(member.role.has_voice(), Code::NoVoice)?;
-    require(!thread.closed, Code::ThreadClosed)?;
+    may_speak(thread, member)?;
     let number = thread.entries + 1;
     let (pin, brings_forth) = pinned(question, thread, author, &post.source)?;
     let reply_to = match &post.reply_to {

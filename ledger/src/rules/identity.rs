@@ -84,14 +84,26 @@ fn first_account(genesis: &Genesis, owner: kwoon_keys::PublicKey, record: Digest
     Account { version: 1, record, owner, status: Status::Active, instances: alloc::vec![genesis.instance] }
 }
 
+/// ID.7: whether a change that makes this version can follow; a terminated identity takes none.
+///
+/// # Errors
+/// [`Code::VersionConflict`], [`Code::AlreadyFinal`].
+pub fn may_change(account: &Account, version: u64) -> Result<(), Refusal> {
+    if version != account.version + 1 {
+        return Err(Code::VersionConflict.into());
+    }
+    if account.status == Status::Terminated {
+        return Err(Code::AlreadyFinal.into());
+    }
+    Ok(())
+}
+
 /// What the account is after a change, or why the change is refused.
 fn next_account(before: &Standing, change: &IdentityChange, record: Digest) -> Result<Account, Refusal> {
     let old = &before.account;
-    if change.version != old.version + 1 || change.previous != old.record {
+    may_change(old, change.version)?;
+    if change.previous != old.record {
         return Err(Code::VersionConflict.into());
-    }
-    if old.status == Status::Terminated {
-        return Err(Code::AlreadyFinal.into());
     }
     let mut account = Account { version: change.version, record, ..old.clone() };
     match &change.change {

@@ -64,6 +64,20 @@ pub fn check_version(version: &Version, limits: &Limits) -> Result<(), Refusal> 
     }
 }
 
+/// M5: withdrawal is final.
+fn may_change(memory: &Memory) -> Result<(), Stop> {
+    require(!memory.withdrawn, Code::MemoryWithdrawn)
+}
+
+/// M5, M3: whether a memory can have a version after the one that its author has seen.
+///
+/// # Errors
+/// [`Code::MemoryWithdrawn`], [`Code::VersionConflict`].
+pub fn may_update(memory: &Memory, expected: Option<u64>) -> Result<(), Stop> {
+    may_change(memory)?;
+    require(expected.is_none_or(|expected| expected == memory.version), Code::VersionConflict)
+}
+
 /// Decides an action on a memory, in the memory's log.
 ///
 /// # Errors
@@ -81,8 +95,7 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, author: AgentId, host: &[u
     let memory = draft.cells().memory()?;
     // M2: the author alone, and to anyone else it is as if it were not there.
     require(memory.author == author, Code::NotFound)?;
-    // M5: withdrawal is final.
-    require(!memory.withdrawn, Code::MemoryWithdrawn)?;
+    may_change(&memory)?;
     match &action.body {
         Body::MemoryUpdate(update) => update_version(draft, &memory, update)?,
         Body::MemoryPublish => {
@@ -102,8 +115,7 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, author: AgentId, host: &[u
 
 /// M3, M4: a new version beside the old ones; visibility stays as it is.
 fn update_version(draft: &mut Draft<'_>, memory: &Memory, update: &MemoryUpdate) -> Result<(), Stop> {
-    let expected = update.expected_version.unwrap_or(memory.version);
-    require(expected == memory.version, Code::VersionConflict)?;
+    may_update(memory, update.expected_version)?;
     check_version(&update.version, &Limits::MAXIMA)?;
     draft.emit(Effect::VersionAdded(memory.version + 1, update.version.clone(), memory.public))?;
     Ok(())

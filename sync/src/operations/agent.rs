@@ -7,8 +7,10 @@ use kwoon_ledger::action::{
     Body, Change, Consent, Genesis, IdentityChange, Instance, OwnerChange, PolicyRef, ProfileChange, SCHEMA, Status,
     StatusChange,
 };
+use kwoon_ledger::effect::Account;
 use kwoon_ledger::index::{self, List};
 use kwoon_ledger::refusal::{Code, Refusal, Stop, require};
+use kwoon_ledger::rules::identity;
 use kwoon_ledger::state::{Cells, ObjectNumber};
 use kwoon_ledger::storage::Table;
 use minicbor::bytes::ByteVec;
@@ -97,18 +99,23 @@ impl Owns for AgentCreate {
     }
 }
 
-/// The agent that an owner wants to change, and the version the change makes.
+/// The agent that an owner wants to change, as it is now. These checks come before what the change says.
+fn changeable(owning: &Owning<'_, '_>, agent: &AgentRef, expected: Option<u64>) -> Result<(AgentId, Account), Stop> {
+    let (agent, _) = agent_id(owning.read(), &agent.0)?.ok_or(Code::NotFound)?;
+    let account = account(owning.read(), &agent)?.ok_or(Code::Internal)?;
+    require(account.owner == owning.round.keyring.owner.public(), Code::OwnerRequired)?;
+    identity::may_change(&account, expected.unwrap_or(account.version).saturating_add(1))?;
+    Ok((agent, account))
+}
+
+/// The version that a change makes.
 fn changed(
     owning: &Owning<'_, '_>,
     agent: &AgentRef,
     expected: Option<u64>,
     change: Change,
 ) -> Result<OwnerPlan, Stop> {
-    let (agent, _) = agent_id(owning.read(), &agent.0)?.ok_or(Code::NotFound)?;
-    let account = account(owning.read(), &agent)?.ok_or(Code::Internal)?;
-    require(account.owner == owning.round.keyring.owner.public(), Code::OwnerRequired)?;
-    // ID.7
-    require(expected.is_none_or(|expected| expected == account.version), Code::VersionConflict)?;
+    let (agent, account) = changeable(owning, agent, expected)?;
     let change = IdentityChange { version: account.version + 1, previous: account.record, change };
     Ok(OwnerPlan { object: Some(agent), body: Body::AgentChange(change), instance: None })
 }
@@ -142,19 +149,24 @@ pub struct AgentUpdate {
     owner: Option<OwnerArgument>,
 }
 
+impl OwnerArgument {
+    fn read(&self) -> Result<OwnerChange, Refusal> {
+        let owner = PublicKey::read(&self.owner);
+        let owner = owner.ok_or_else(|| Refusal::argument("owner.owner", "64 lower-case hex digits"))?;
+        let consent = data_encoding::HEXLOWER.decode(self.consent.as_bytes());
+        let consent = consent.map_err(|_| Refusal::argument("owner.consent", "the consent of agent_consent"))?;
+        Ok(OwnerChange { owner, consent: ByteVec::from(consent) })
+    }
+}
+
 impl Owns for AgentUpdate {
+    fn check(&self) -> Result<(), Refusal> {
+        self.owner.as_ref().map_or(Ok(()), |owner| owner.read().map(drop))
+    }
+
     fn plan(self, owning: &mut Owning<'_, '_>) -> Result<OwnerPlan, Stop> {
-        let owner = match self.owner {
-            Some(argument) => {
-                let owner = PublicKey::read(&argument.owner);
-                let owner = owner.ok_or_else(|| Refusal::argument("owner.owner", "64 lower-case hex digits"))?;
-                let consent = data_encoding::HEXLOWER.decode(argument.consent.as_bytes());
-                let consent =
-                    consent.map_err(|_| Refusal::argument("owner.consent", "the consent of agent_consent"))?;
-                Some(OwnerChange { owner, consent: ByteVec::from(consent) })
-            }
-            None => None,
-        };
+        let owner = self.owner.as_ref().map(OwnerArgument::read).transpose()?;
+        changeable(owning, &self.agent, Some(self.expected_version))?;
         let profile = ProfileChange {
             display_name: self.display_name.map(|text| owning.commit("display_name", &text.0)),
             mission: self.mission.map(|text| owning.commit("mission", &text.0)),

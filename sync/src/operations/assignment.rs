@@ -5,6 +5,7 @@ use kwoon_ledger::action::{Assign, Body, MediaType, ObjectId, Output, Text};
 use kwoon_ledger::index::{self, IdKind, Place};
 use kwoon_ledger::limits::DEADLINE_DEFAULT;
 use kwoon_ledger::refusal::{Code, Refusal, Stop, require};
+use kwoon_ledger::rules::assignment::{may_deliver, may_take};
 use kwoon_ledger::state::{Assignment, Cells, ObjectNumber, Progress};
 use kwoon_ledger::visibility;
 use schemars::JsonSchema;
@@ -89,7 +90,7 @@ impl OutputArgument {
             memories.push(pin.own(acting)?);
         }
         // Where a structure was asked for, the text has to be JSON at least.
-        if held.terms.output_schema.is_some() && may_deliver(held, &acting.agent) {
+        if held.terms.output_schema.is_some() {
             let json = self.text.as_ref().is_some_and(|text| serde_json::from_str::<Value>(&text.0).is_ok());
             require(json, Code::InvalidOutput)?;
         }
@@ -100,11 +101,6 @@ impl OutputArgument {
         let payload = self.text.map(|text| Text { commitment: acting.commit(place, "output", &text.0), media_type });
         Ok(Output { payload, memories })
     }
-}
-
-/// Whether this agent is the one to deliver now, so that what it delivers matters.
-fn may_deliver(held: &Assignment, agent: &AgentId) -> bool {
-    held.terms.to == *agent && matches!(held.progress, Progress::Offered | Progress::Taken(..))
 }
 
 /// The assignment that an agent wants to act on, if it is a member of its thread.
@@ -129,6 +125,8 @@ pub struct AssignmentTake {
 impl Acts for AssignmentTake {
     fn plan(self, acting: &mut Acting<'_, '_>) -> Result<Plan, Stop> {
         let (object, held) = acted_on(acting, &self.assignment)?;
+        // Whose it is, and how far it is, comes before what is delivered.
+        may_take(&held, acting.agent)?;
         let place = *object.digest().as_bytes();
         let output = self.output.map(|output| output.output(acting, &place, &held)).transpose()?;
         Ok(Plan::on(object, Body::AssignmentTake(held.assignment, output)))
@@ -148,6 +146,7 @@ pub struct AssignmentDeliver {
 impl Acts for AssignmentDeliver {
     fn plan(self, acting: &mut Acting<'_, '_>) -> Result<Plan, Stop> {
         let (object, held) = acted_on(acting, &self.assignment)?;
+        may_deliver(&held, acting.agent)?;
         let place = *object.digest().as_bytes();
         let output = self.output.output(acting, &place, &held)?;
         Ok(Plan::on(object, Body::AssignmentDeliver(held.assignment, output)))

@@ -7,6 +7,7 @@ use kwoon_ledger::fact::Evidence;
 use kwoon_ledger::index;
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Code, Refusal, Stop, require};
+use kwoon_ledger::rules::entry::may_speak;
 use kwoon_ledger::rules::memory::publication_id;
 use kwoon_ledger::state::{Cells, Publication};
 use kwoon_ledger::visibility::{self, MemoryView};
@@ -59,18 +60,24 @@ pub(super) fn entry_request(acting: &Acting<'_, '_>, cells: &Cells<'_>, entry: &
 }
 
 impl Acts for EntryPost {
-    fn plan(self, acting: &mut Acting<'_, '_>) -> Result<Plan, Stop> {
-        // Exactly one source, as far as the arguments alone can tell.
+    fn check(&self) -> Result<(), Refusal> {
         if self.text.is_some() == self.memory.is_some() {
-            return Err(Refusal::argument("text", "either a text or a memory, and not both").into());
+            return Err(Refusal::argument("text", "either a text or a memory, and not both"));
         }
         if self.memory.is_none() && self.version.is_some() {
-            return Err(Refusal::argument("version", "a version only with a memory").into());
+            return Err(Refusal::argument("version", "a version only with a memory"));
         }
         if self.memory.is_some() && self.media_type.is_some() {
-            return Err(Refusal::argument("media_type", "a media type only with a text").into());
+            return Err(Refusal::argument("media_type", "a media type only with a text"));
         }
+        Ok(())
+    }
+
+    fn plan(self, acting: &mut Acting<'_, '_>) -> Result<Plan, Stop> {
         let (number, thread) = acted_on(acting, &self.thread)?;
+        // Who may not speak is told so, whatever the entry would refer to.
+        let member = Cells::new(acting.read(), number).member(&acting.agent)?.ok_or(Code::NotFound)?;
+        may_speak(&thread, &member)?;
         let place = *thread.thread.as_bytes();
         // There are no tasks yet, so none is here for anyone.
         require(self.task.is_none(), Code::NotFound)?;

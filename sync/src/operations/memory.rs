@@ -7,6 +7,7 @@ use kwoon_ledger::fact::Origin;
 use kwoon_ledger::index::{self, List};
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Code, Refusal, Stop, require};
+use kwoon_ledger::rules::memory::may_update;
 use kwoon_ledger::state::Cells;
 use kwoon_ledger::storage::Read;
 use kwoon_ledger::visibility::{self, MemoryView, OwnMemory};
@@ -119,6 +120,8 @@ pub struct MemoryUpdate {
 impl Acts for MemoryUpdate {
     fn plan(self, acting: &mut Acting<'_, '_>) -> Result<Plan, Stop> {
         let own = own(acting, &self.memory)?;
+        // What the memory has come to is before how much is said of it.
+        may_update(&own.memory, self.expected_version)?;
         let place = *own.memory.memory.as_bytes();
         let current = own.version(acting.read(), own.memory.version)?.ok_or(Code::Internal)?;
         let version = Version {

@@ -54,6 +54,14 @@ pub trait Reads: DeserializeOwned + JsonSchema {
 
 /// An action of an agent.
 pub trait Acts: DeserializeOwned + JsonSchema {
+    /// Checks what the arguments alone tell and their types do not: grammar, which comes before everything else.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`].
+    fn check(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// Turns the arguments into what is asked of an object.
     ///
     /// # Errors
@@ -63,6 +71,14 @@ pub trait Acts: DeserializeOwned + JsonSchema {
 
 /// An action of the owner on an identity.
 pub trait Owns: DeserializeOwned + JsonSchema {
+    /// Checks what the arguments alone tell and their types do not: grammar, which comes before everything else.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`].
+    fn check(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// Turns the arguments into an identity record.
     ///
     /// # Errors
@@ -137,6 +153,7 @@ impl Operation {
             arguments: Arguments,
         ) -> Result<Answer, Stop> {
             let request: T = argument::parse(arguments)?;
+            request.check()?;
             let Caller::Agent(agent) = caller else { return Err(Code::Unauthenticated.into()) };
             round.act_as_agent(agent, call, after, |acting| request.plan(acting))
         }
@@ -159,6 +176,7 @@ impl Operation {
             arguments: Arguments,
         ) -> Result<Answer, Stop> {
             let request: T = argument::parse(arguments)?;
+            request.check()?;
             round.act_as_owner(call, |owning| request.plan(owning))
         }
         Self {

@@ -338,9 +338,12 @@ fn actions(cells: &Cells<'_>, agent: &AgentId, thread: &Thread, member: &Member)
         open.push("entry_handle");
     }
     let mut assignments = [false; 5];
+    // What an agent caused and is not ended: its assignments, and the responses that its entries still wait for (T3.8).
+    let mut awaited = cells.caused(agent)?;
     for entry in cells.entry_numbers(Cell::Party, &[agent.as_bytes()])? {
         let Some(held) = cells.assignment_at(entry)? else { continue };
         let (is_taker, is_creator) = (held.terms.to == *agent, held.creator == *agent);
+        awaited = awaited.saturating_sub(u64::from(is_creator));
         match held.progress {
             Progress::Offered => {
                 assignments[0] |= is_taker;
@@ -354,6 +357,9 @@ fn actions(cells: &Cells<'_>, agent: &AgentId, thread: &Thread, member: &Member)
             Progress::Delivered(_, _, forfeited) => assignments[3] |= is_creator && !forfeited,
             Progress::Ended(..) => {}
         }
+    }
+    if awaited > 0 {
+        open.push("entry_retract");
     }
     let names: [&[&'static str]; 5] = [
         &["assignment_take"],

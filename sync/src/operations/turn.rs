@@ -16,7 +16,7 @@ use super::thread::{ThreadShown, shown_thread};
 use crate::answer::{Answer, ContentKey, Contents, Next, Window, shown};
 use crate::argument::{Key, Limit, MemoryRef, ObjectRef, ReceiptRef, ThreadRef};
 use crate::receipt::{self, Done};
-use crate::view::{View, agent_id, step_of};
+use crate::view::{View, agent_id, is_active, step_of};
 
 /// Arguments of `turn`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -274,7 +274,9 @@ impl Reads for WorkingSet {
                 let reference = MemoryRef(short);
                 let (object, number) = memory::shown(view, &mut contents, &reference, None, Window::DEFAULT)?;
                 let is_author = object.author == reader.to_string();
-                let actions = match (is_author, object.state, object.visibility) {
+                // A1: an inactive agent reads, and can do nothing.
+                let can_act = is_author && is_active(view.read, &reader)?;
+                let actions = match (can_act, object.state, object.visibility) {
                     (true, "valid", "public") => vec!["memory_update", "memory_unpublish", "memory_withdraw"],
                     (true, "valid", _) => vec!["memory_update", "memory_publish", "memory_withdraw"],
                     _ => Vec::new(),
