@@ -271,8 +271,11 @@ impl Seal {
         let signatures: Vec<ByteVec> = cbor::read_lenient(record).map_err(|_| Rejection::Seal)?;
         let first = signatures.first().ok_or(Rejection::Seal)?;
         let payload = cose::verify(RecordKind::Seal, first, sequencer).map_err(|_| Rejection::Seal)?;
-        let seal: Self = cbor::read_lenient(payload).map_err(|_| Rejection::Seal)?;
-        if seal.schema == SCHEMA { Ok(seal) } else { Err(Rejection::UnknownVersion) }
+        // EV.3: a later version is told before anything else of it is read.
+        if check_schema(payload) == Err(Rejection::UnknownVersion) {
+            return Err(Rejection::UnknownVersion);
+        }
+        cbor::read_lenient(payload).map_err(|_| Rejection::Seal)
     }
 }
 
@@ -382,10 +385,11 @@ impl Fact {
     /// Decodes a fact of a known version.
     ///
     /// # Errors
-    /// [`Rejection::UnknownVersion`] for a later version, [`Rejection::Undecodable`] otherwise.
+    /// [`Rejection::UnknownVersion`] for a later version, [`Rejection::UnknownKind`] for a cause or a part that this
+    /// version does not know, [`Rejection::Undecodable`] for what is no record at all (EV.3).
     pub fn read(bytes: &[u8]) -> Result<Self, Rejection> {
         check_schema(bytes)?;
-        cbor::read_lenient(bytes).map_err(|_| Rejection::Undecodable)
+        cbor::read_lenient(bytes).map_err(|_| Rejection::UnknownKind)
     }
 }
 
