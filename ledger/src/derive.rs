@@ -102,8 +102,14 @@ pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<D
             if premises.opening.is_some() || records.len() > ACCOUNT_RECORDS_MAX {
                 return Err(Rejection::Identity.into());
             }
-            let account = advance_account(draft, *agent, records)?;
-            rules::account_changed(draft, &premises.object, *agent, &account)?;
+            // An identity's own log holds its records as actions, one for each version, and no accounts (ID.3).
+            if let ObjectId::Identity(_) = premises.object {
+                return Err(Rejection::Identity.into());
+            }
+            let (_, was_inactive) = advance_account(draft, *agent, records)?;
+            if was_inactive {
+                rules::became_inactive(draft, &premises.object, *agent)?;
+            }
             Ok(Decision::Effects)
         }
         Cause::Consequence(outcome) => {
@@ -177,6 +183,17 @@ pub fn read_action(signed: &[u8]) -> Result<Action, Rejection> {
     cbor::read_lenient(payload).map_err(|_| Rejection::UnknownKind)
 }
 
+/// Decodes an action as a sequencer does: one with a field that this version does not know is refused, because what
+/// the field would decide is not known either (CO.2). Replicas keep it.
+///
+/// # Errors
+/// [`Rejection::UnknownVersion`] for unknown fields, and as [`read_action`].
+pub fn read_action_strict(signed: &[u8]) -> Result<Action, Rejection> {
+    let action = read_action(signed)?;
+    let payload = cose::payload(RecordKind::Action, signed).map_err(|_| Rejection::Undecodable)?;
+    if cbor::write(&action) == payload { Ok(action) } else { Err(Rejection::UnknownVersion) }
+}
+
 /// The position that the author of an action had folded must be one of this very log, so that two branches shown to two
 /// members are never joined unnoticed.
 fn check_position(draft: &Draft<'_>, head: Option<&Head>, position: Option<&Position>) -> Result<(), Fault> {
@@ -216,25 +233,26 @@ fn open(
     action: &Action,
     actor: AgentId,
 ) -> Result<(), Fault> {
-    let account = advance_account(draft, actor, &opening.creator)?;
+    let (account, _) = advance_account(draft, actor, &opening.creator)?;
     if !account.lives_on(&opening.sequencer) {
         return Err(Rejection::UnknownInstance.into());
     }
     match (&opening.origin, rules::created(action, &opening.sequencer.0)) {
         (None, Some(created)) if created == premises.object && action.object.is_none() => Ok(()),
         (Some(origin), None) if action.object == Some(premises.object) => {
-            let (_, effects) = origin.outcome.verify(&origin.sequencer)?;
-            Ok(memory::begin_born(draft, &premises.object, actor, &effects)?)
+            let (fact, effects) = origin.outcome.verify(&origin.sequencer)?;
+            Ok(memory::begin_born(draft, &premises.object, actor, &fact, &effects)?)
         }
         _ => Err(Rejection::Chain.into()),
     }
 }
 
-fn advance_account(draft: &mut Draft<'_>, agent: AgentId, records: &[ByteVec]) -> Result<Account, Fault> {
+/// Brings an account in the log up to date; also whether any of the records took the agent's active state.
+fn advance_account(draft: &mut Draft<'_>, agent: AgentId, records: &[ByteVec]) -> Result<(Account, bool), Fault> {
     let known = draft.cells().account(&agent)?;
-    let account = identity::account_after(known, agent, records)?;
+    let (account, was_inactive) = identity::account_after(known, agent, records)?;
     draft.emit(Effect::AccountSet(agent, account.clone()))?;
-    Ok(account)
+    Ok((account, was_inactive))
 }
 
 fn derive_consequence(
@@ -251,7 +269,11 @@ fn derive_consequence(
         if opening.origin.is_some() {
             return Err(Rejection::Chain.into());
         }
-        advance_account(draft, author, &opening.creator)?;
+        // As for any log: only a host on which the author has an instance speaks for its memories.
+        let (account, _) = advance_account(draft, author, &opening.creator)?;
+        if !account.lives_on(sequencer) {
+            return Err(Rejection::UnknownInstance.into());
+        }
     } else if draft.cells().publication()?.author != author {
         return Err(Rejection::Evidence.into());
     }
@@ -259,6 +281,14 @@ fn derive_consequence(
     let instance = account.instance(instance).ok_or(Rejection::UnknownInstance)?;
     if cose::verify(RecordKind::Action, signed, &instance.signing_key).is_err() {
         return Err(Rejection::Signature.into());
+    }
+    // A1, A3: an inactive agent says nothing to the public either.
+    if account.status != Status::Active {
+        return Err(Code::AgentInactive.into());
+    }
+    // The seal shows that the sequencer derived these effects, the signature that the author asked for them.
+    if action.object != Some(fact.object) || !memory::asks_for(&action.body, &effects) {
+        return Err(Rejection::Evidence.into());
     }
     Ok(memory::decide_consequence(draft, &premises.object, author, &fact, &effects)?)
 }

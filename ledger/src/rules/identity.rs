@@ -203,14 +203,26 @@ fn next_profile(old: &Profile, change: &Change) -> Result<Profile, Refusal> {
     Ok(profile)
 }
 
-/// Brings an account in a log up to date by the records that follow on what the log knows.
+/// Brings an account in a log up to date by the records that follow on what the log knows. Also says whether any of
+/// them took the agent's active state, whatever came after.
 ///
 /// # Errors
 /// [`Rejection::Identity`] if they do not follow on it.
-pub fn account_after(known: Option<Account>, agent: AgentId, records: &[ByteVec]) -> Result<Account, Rejection> {
-    if records.is_empty() {
-        return Err(Rejection::Identity);
+pub fn account_after(
+    known: Option<Account>,
+    agent: AgentId,
+    records: &[ByteVec],
+) -> Result<(Account, bool), Rejection> {
+    let mut standing = known.map(|account| Standing { agent, account });
+    let (mut advanced, mut was_inactive) = (false, false);
+    for record in records {
+        let next = follow(standing.as_ref(), record)?;
+        was_inactive |= next.account.status != Status::Active;
+        advanced = true;
+        standing = Some(next);
     }
-    let standing = follow_all(known.map(|account| Standing { agent, account }), records)?;
-    if standing.agent == agent { Ok(standing.account) } else { Err(Rejection::Identity) }
+    match standing {
+        Some(standing) if advanced && standing.agent == agent => Ok((standing.account, was_inactive)),
+        _ => Err(Rejection::Identity),
+    }
 }

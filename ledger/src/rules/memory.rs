@@ -2,7 +2,7 @@
 
 use kwoon_keys::id::{AgentId, MemoryId, PublicationId};
 
-use crate::action::{Action, Body, MemoryUpdate, ObjectId, Version};
+use crate::action::{Action, Body, MemoryUpdate, ObjectId, Source, Version};
 use crate::draft::Draft;
 use crate::effect::Effect;
 use crate::fact::{Fact, Rejection};
@@ -86,20 +86,33 @@ fn update_version(draft: &mut Draft<'_>, memory: &Memory, update: &MemoryUpdate)
 
 /// Lets a memory that an entry brought forth begin its own log: version 1 is what the entry pinned.
 ///
+/// The outcome may come from any host, so what its seal says is not enough: the memory's id must follow from the
+/// author's own request in that thread. Otherwise anybody could seal a thread of its own in which it brings forth
+/// somebody else's memory.
+///
 /// # Errors
 /// [`Rejection::Evidence`] if the outcome does not bring forth this memory of this author.
 pub fn begin_born(
     draft: &mut Draft<'_>,
     object: &ObjectId,
     author: AgentId,
+    fact: &Fact,
     effects: &[Effect],
 ) -> Result<(), OpenError> {
+    let (ObjectId::Thread(thread), Some(action)) = (fact.object, crate::log::action_of(fact)) else {
+        return Err(OpenError::Rejected(Rejection::Evidence));
+    };
+    let derived = memory_id(&action.request(), thread.as_bytes());
+    if action.agent() != Some(author) || *object != ObjectId::Memory(derived) {
+        return Err(OpenError::Rejected(Rejection::Evidence));
+    }
     let posted = effects.iter().find_map(|effect| match effect {
         Effect::EntryPosted(posted) if posted.brings_forth && posted.author == author => Some(posted),
         _ => None,
     });
     let posted = posted.ok_or(OpenError::Rejected(Rejection::Evidence))?;
-    if *object != ObjectId::Memory(posted.pin.memory) {
+    let asked = matches!(&action.body, Body::EntryPost(post) if post.source == Source::New(posted.pin.text));
+    if posted.pin.memory != derived || !asked {
         return Err(OpenError::Rejected(Rejection::Evidence));
     }
     let version = Version { text: posted.pin.text, title: None, summary: posted.summary, tags: alloc::vec::Vec::new() };
@@ -126,6 +139,19 @@ pub fn consequence(memory: MemoryId, author: AgentId, index: u64, effects: &[Eff
         Effect::MadePrivate => Some(Effect::PublicationEnded(memory, false, index)),
         Effect::MemoryWithdrawn(true) => Some(Effect::PublicationEnded(memory, true, index)),
         _ => None,
+    })
+}
+
+/// Whether a body asks for what these effects say to the public. Which version is published stands in the memory's log
+/// alone; the rest can be told from the action.
+pub fn asks_for(body: &Body, effects: &[Effect]) -> bool {
+    effects.iter().all(|effect| match (effect, body) {
+        (Effect::MadePublic(..), body) => matches!(body, Body::MemoryPublish),
+        (Effect::MadePrivate, body) => matches!(body, Body::MemoryUnpublish),
+        (Effect::MemoryWithdrawn(_), body) => matches!(body, Body::MemoryWithdraw),
+        (Effect::VersionAdded(_, version, true), Body::MemoryUpdate(update)) => update.version == *version,
+        (Effect::VersionAdded(_, _, true), _) => false,
+        _ => true,
     })
 }
 
