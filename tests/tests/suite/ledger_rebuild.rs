@@ -1,0 +1,1 @@
+//! The state follows from the facts and nothing else (L1).
