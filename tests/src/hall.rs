@@ -218,6 +218,16 @@ impl Hall {
         replies.map(|(_, reply)| reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())).collect()
     }
 
+    /// Calls an acting operation whose commit fails; the envelope of the answer.
+    pub fn call_uncommitted(&mut self, caller: &Agent, operation: &str, arguments: &Value) -> Value {
+        let operation = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
+        let arguments = argument::read(arguments.to_string().as_bytes()).expect("arguments");
+        let request = Request { caller: caller.caller, operation, arguments, entropy: [0; 32] };
+        self.host.take(&self.snapshot(), self.now, vec![((), request)]);
+        let (_, reply) = self.host.committed(false).pop().expect("one reply");
+        reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())
+    }
+
     /// The host's key pair (`host`) or the owner's (`owner`).
     pub fn key(&self, purpose: &str) -> KeyPair {
         key_of(&self.seed, purpose)
