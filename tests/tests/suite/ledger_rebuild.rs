@@ -196,8 +196,8 @@ impl World {
 /// A hall after a long history of all operations, and what is to be checked after each round.
 fn history(rounds: usize, mut after: impl FnMut(&mut Hall)) -> (Hall, World) {
     let mut hall = Hall::new();
-    let mut world = World::default();
-    world.agents = ["a", "b", "c", "d", "e"].map(|name| hall.agent(name)).to_vec();
+    let agents = ["a", "b", "c", "d", "e"].map(|name| hall.agent(name)).to_vec();
+    let mut world = World { agents, ..World::default() };
     let mut dice = Dice(0);
     let owner = owner();
     for _ in 0..rounds {
