@@ -261,6 +261,8 @@ fn derive_consequence(
     outcome: &SealedOutcome,
     sequencer: &kwoon_keys::PublicKey,
 ) -> Result<(), Fault> {
+    // C1: consequences belong into publications. Asking another log for its publication would look like a damaged store.
+    let ObjectId::Publication(_) = premises.object else { return Err(Rejection::Evidence.into()) };
     let (fact, effects) = outcome.verify(sequencer)?;
     let Cause::Action(signed) = &fact.cause else { return Err(Rejection::Evidence.into()) };
     let action = read_action(signed)?;

@@ -316,8 +316,8 @@ impl SealedOutcome {
             head = head_hash(&head, hash);
         }
         let seal = Seal::verify(&self.seal, sequencer)?;
-        let index = fact.index + self.later.len() as u64;
-        if seal.head != head || seal.index != index || seal.object != fact.object || seal.epoch != fact.epoch {
+        let index = fact.index.checked_add(self.later.len() as u64);
+        if seal.head != head || Some(seal.index) != index || seal.object != fact.object || seal.epoch != fact.epoch {
             return Err(Rejection::Seal);
         }
         Ok((fact, effects))

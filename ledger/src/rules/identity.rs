@@ -27,9 +27,8 @@ pub fn record_hash(payload: &[u8]) -> Digest {
 /// # Errors
 /// If it is no signed identity record of a known version.
 pub fn read_record(signed: &[u8]) -> Result<(Action, Digest), Rejection> {
+    let action = crate::derive::read_action(signed)?;
     let payload = cose::payload(RecordKind::Action, signed).map_err(|_| Rejection::Undecodable)?;
-    crate::fact::check_schema(payload)?;
-    let action: Action = cbor::read_lenient(payload).map_err(|_| Rejection::UnknownKind)?;
     let Actor::Owner(owner) = action.actor else { return Err(Rejection::Identity) };
     if !owner.is_sound() || cose::verify(RecordKind::Action, signed, &owner).is_err() {
         return Err(Rejection::Signature);
@@ -55,7 +54,8 @@ pub fn follow(before: Option<&Standing>, signed: &[u8]) -> Result<Standing, Reje
     let Actor::Owner(owner) = action.actor else { return Err(Rejection::Identity) };
     match (before, &action.body) {
         (None, Body::AgentCreate(genesis)) => {
-            Ok(Standing { agent: AgentId(hash), account: first_account(genesis, owner, hash) })
+            let account = first_account(genesis, owner, hash).map_err(|_| Rejection::Identity)?;
+            Ok(Standing { agent: AgentId(hash), account })
         }
         (Some(before), Body::AgentChange(change)) => {
             if owner != before.account.owner || action.object != Some(ObjectId::Identity(before.agent)) {
@@ -80,11 +80,17 @@ pub fn follow_all(before: Option<Standing>, records: &[ByteVec]) -> Result<Stand
     standing.ok_or(Rejection::Identity)
 }
 
-fn first_account(genesis: &Genesis, owner: kwoon_keys::PublicKey, record: Digest) -> Account {
-    Account { version: 1, record, owner, status: Status::Active, instances: alloc::vec![genesis.instance] }
+/// What the account is after a first record, or why the record is refused: the same in the identity's own log and
+/// wherever else the record is embedded, so that no log follows a chain that another one does not.
+fn first_account(genesis: &Genesis, owner: kwoon_keys::PublicKey, record: Digest) -> Result<Account, Refusal> {
+    check_profile(&genesis.policies)?;
+    if !genesis.instance.signing_key.is_sound() {
+        return Err(Code::BadReference.into());
+    }
+    Ok(Account { version: 1, record, owner, status: Status::Active, instances: alloc::vec![genesis.instance] })
 }
 
-/// What the account is after a change, or why the change is refused.
+/// What the account is after a change, or why the change is refused; see [`first_account`].
 fn next_account(before: &Standing, change: &IdentityChange, record: Digest) -> Result<Account, Refusal> {
     let old = &before.account;
     if change.version != old.version + 1 || change.previous != old.record {
@@ -93,9 +99,19 @@ fn next_account(before: &Standing, change: &IdentityChange, record: Digest) -> R
     if old.status == Status::Terminated {
         return Err(Code::AlreadyFinal.into());
     }
+    let ends = matches!(&change.change, Change::Status(_) | Change::InstanceRevoked(_));
+    let room = Limits::MAXIMA.identity_versions_max - if ends { 0 } else { IDENTITY_VERSIONS_RESERVED };
+    if change.version > room {
+        return Err(Code::CapacityReached.into());
+    }
     let mut account = Account { version: change.version, record, ..old.clone() };
     match &change.change {
         Change::Profile(profile) => {
+            let ProfileChange { display_name, mission, policies, owner } = profile;
+            if display_name.is_none() && mission.is_none() && policies.is_none() && owner.is_none() {
+                return Err(Code::NoChange.into());
+            }
+            check_profile(policies.as_deref().unwrap_or_default())?;
             if let Some(OwnerChange { owner, consent }) = &profile.owner {
                 let expected = Consent { schema: SCHEMA, agent: before.agent, version: change.version, owner: *owner };
                 let payload = cose::verify(RecordKind::Consent, consent, owner);
@@ -144,8 +160,7 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, signed: &[u8]) -> Result<(
     match &action.body {
         Body::AgentCreate(genesis) => {
             require(draft.index == 0, Code::BadReference)?;
-            check_profile(&genesis.policies)?;
-            require(genesis.instance.signing_key.is_sound(), Code::BadReference)?;
+            let account = first_account(genesis, owner, hash)?;
             let profile = Profile {
                 name: genesis.name,
                 display_name: genesis.display_name,
@@ -156,7 +171,7 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, signed: &[u8]) -> Result<(
                 home: genesis.instance.host,
                 status_reason: None,
             };
-            draft.emit(Effect::IdentitySet(AgentId(hash), first_account(genesis, owner, hash), profile))?;
+            draft.emit(Effect::IdentitySet(AgentId(hash), account, profile))?;
         }
         Body::AgentChange(change) => {
             let Some(ObjectId::Identity(agent)) = action.object else { return Err(Code::BadReference.into()) };
@@ -164,12 +179,9 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, signed: &[u8]) -> Result<(
             // ID.1, ID.4: another owner's signature is worth nothing here.
             require(account.owner == owner, Code::OwnerRequired)?;
             let old = draft.cells().identity(account.version)?.ok_or(Code::NotFound)?;
-            let reserved = !matches!(&change.change, Change::Status(_) | Change::InstanceRevoked(_));
-            let room = Limits::MAXIMA.identity_versions_max - if reserved { IDENTITY_VERSIONS_RESERVED } else { 0 };
             let standing = Standing { agent, account };
             let account = next_account(&standing, change, hash)?;
-            require(change.version <= room, Code::CapacityReached)?;
-            let profile = next_profile(&old.profile, &change.change)?;
+            let profile = next_profile(&old.profile, &change.change);
             draft.emit(Effect::IdentitySet(agent, account, profile))?;
         }
         _ => return Err(Code::BadReference.into()),
@@ -182,14 +194,10 @@ fn check_profile(policies: &[PolicyRef]) -> Result<(), Refusal> {
     if policies.len() as u64 > maximum { Err(Refusal::too_large("policy_refs", maximum)) } else { Ok(()) }
 }
 
-fn next_profile(old: &Profile, change: &Change) -> Result<Profile, Refusal> {
+fn next_profile(old: &Profile, change: &Change) -> Profile {
     let mut profile = old.clone();
     match change {
-        Change::Profile(ProfileChange { display_name, mission, policies, owner }) => {
-            if display_name.is_none() && mission.is_none() && policies.is_none() && owner.is_none() {
-                return Err(Code::NoChange.into());
-            }
-            check_profile(policies.as_deref().unwrap_or_default())?;
+        Change::Profile(ProfileChange { display_name, mission, policies, .. }) => {
             profile.display_name = display_name.or(profile.display_name);
             profile.mission = mission.or(profile.mission);
             if let Some(policies) = policies {
@@ -200,7 +208,7 @@ fn next_profile(old: &Profile, change: &Change) -> Result<Profile, Refusal> {
         Change::HomeHost(host) => profile.home = *host,
         Change::InstanceAdded(..) | Change::InstanceRevoked(_) => {}
     }
-    Ok(profile)
+    profile
 }
 
 /// Brings an account in a log up to date by the records that follow on what the log knows. Also says whether any of

@@ -1171,6 +1171,121 @@ fn an_origin_must_verify_and_say_what_the_entry_said() {
     assert_eq!(why, rejected(Rejection::Chain));
 }
 
+// ------------------------------------------------------------------------------------------------ everywhere
+
+/// One action body of each kind, referring to nothing that is there.
+fn bodies(hall: &Hall, agent: &Agent) -> Vec<Body> {
+    let Body::EntryPost(entry) = post("x") else { panic!("an entry") };
+    let Source::New(said) = entry.source else { panic!("a text") };
+    let (text, id) = (said.commitment, AssignmentId::of(&[]));
+    let version = kwoon_ledger::action::Version { text: said, title: None, summary: None, tags: Vec::new() };
+    let request = log::action_of(&Log::of(hall, &agent.id).fact(0)).unwrap().request();
+    let grant = kwoon_ledger::action::Grant { key: stranger().public(), role: kwoon_ledger::action::Role::Speaker };
+    let output = kwoon_ledger::action::Output { payload: Some(said), memories: Vec::new() };
+    let genesis = log::action_of(&Log::of(hall, &agent.id).fact(0)).unwrap().body;
+    let update = kwoon_ledger::action::MemoryUpdate { version: version.clone(), expected_version: Some(9) };
+    let reply = kwoon_ledger::action::EntryPost { reply_to: Some(request), ..entry };
+    vec![
+        genesis,
+        record(hall, agent, status(Status::Active)).body,
+        Body::MemoryCreate(version),
+        Body::MemoryUpdate(update),
+        Body::MemoryPublish,
+        Body::ThreadCreate(kwoon_ledger::action::ThreadCreate { subject: None, admission: None }),
+        Body::AdmissionIssue(kwoon_ledger::action::Grant { key: kwoon_keys::PublicKey([0; 32]), ..grant }),
+        Body::ThreadJoin(grant.id(), ByteVec::from(vec![0x80])),
+        Body::ThreadLeave,
+        Body::MemberRemove(AgentId::of(&[])),
+        Body::MemberRole(AgentId::of(&[]), grant.role),
+        Body::EntryPost(reply),
+        Body::EntryHandle(request, None),
+        Body::EntryRetract(request),
+        Body::AssignmentTake(id, None),
+        Body::AssignmentDeliver(id, output),
+        Body::AssignmentAccept(id),
+        Body::AssignmentReturn(id, text),
+        Body::AssignmentAbandon(id),
+        Body::AssignmentVoid(id),
+    ]
+}
+
+#[test]
+fn no_log_takes_what_belongs_elsewhere_or_makes_it_look_like_a_damaged_store() {
+    rule!(refused, "C1", "P2");
+    let mut hall = Hall::new();
+    let bob = hall.agent("bob");
+    let memory = text(&hall.ok(&bob, "memory_create", json!({"text": "x"}))["result"]["memory"]);
+    hall.ok(&bob, "memory_publish", json!({"memory": memory}));
+    let thread = hall.thread(&bob, &[]);
+    let ObjectId::Memory(of) = Log::of(&hall, &memory).object else { panic!("a memory") };
+    let publication = publication_id(&of).to_string();
+    let outcome = |id: &str, index| log::outcome(&hall.snapshot(), Log::of(&hall, id).number, index).unwrap().unwrap();
+    for id in [&bob.id, &memory, &publication, &thread] {
+        let log = Log::of(&hall, id);
+        let mut causes = vec![
+            Cause::Consequence(outcome(&memory, 0)),
+            Cause::Consequence(outcome(&memory, 1)),
+            Cause::Consequence(outcome(&thread, 0)),
+            Cause::Expiry(Due::Delivery(AssignmentId::of(&[]))),
+            Cause::Expiry(Due::Judgment(AssignmentId::of(&[]))),
+            Cause::Account(bob.full_id(), records(&hall, &bob)),
+        ];
+        for body in bodies(&hall, &bob) {
+            causes.push(Cause::Action(sign(&log.action(&hall, &bob, body), &hall.instance(&bob).signing)));
+        }
+        for cause in causes {
+            let why = log.rejects_next(cause.clone());
+            assert!(!matches!(why, FoldError::Unreadable(_)), "{id}: {cause:?}: {why:?}");
+            assert_ne!(why, FoldError::Refused(Code::Internal), "{id}: {cause:?}");
+        }
+    }
+}
+
+#[test]
+fn numbers_at_their_end_are_rejected_like_any_other() {
+    rule!(refused, "C1");
+    let published = Published::new();
+    let host = published.hall.key("host");
+    let mut fact = published.memory.fact(2);
+    fact.index = u64::MAX;
+    let mut outcome = outcome_of(fact.clone(), &published.effects(2), &host);
+    let log = &published.publication;
+    outcome.later.push(Digest::default());
+    let head = head_hash(&head_hash(&fact.previous, &fact_hash(&outcome.fact)), &Digest::default());
+    let seal = Seal::verify(&outcome.seal, &host.public()).unwrap();
+    outcome.seal = Seal { head, index: 0, ..seal }.sign(&host).into();
+    assert_eq!(log.rejects_next(Cause::Consequence(outcome)), rejected(Rejection::Seal));
+    assert_eq!(log.rejects_fact(1, |fact| fact.index = u64::MAX), rejected(Rejection::Chain));
+    let key = published.hall.instance(&published.bob).signing;
+    let memory = &published.memory;
+    let why = memory.rejects_action(1, &key, |action| action.position.as_mut().unwrap().index = u64::MAX);
+    assert_eq!(why, rejected(Rejection::Chain));
+    let why = memory.rejects_fact(1, |fact| fact.log_time = Time(u64::MAX));
+    assert_eq!(why, FoldError::Refused(Code::ActionExpired));
+}
+
+#[test]
+fn a_record_that_the_identitys_own_log_refuses_is_no_account_elsewhere() {
+    rule!(refused, "ID.3", "ID.4");
+    let busy = Busy::new();
+    let (log, key) = (busy.log(), busy.hall.key("owner"));
+    let policy = kwoon_ledger::action::PolicyRef {
+        name: kwoon_keys::Commitment::to(&kwoon_keys::Salt::new([0; 32]), b"policy"),
+        version: 1,
+    };
+    let changes = [
+        kwoon_ledger::action::ProfileChange::default(),
+        kwoon_ledger::action::ProfileChange { policies: Some(vec![policy; 65]), ..Default::default() },
+    ];
+    for change in changes {
+        let signed = sign(&record(&busy.hall, &busy.alice, Change::Profile(change)), &key);
+        let own = Log::of(&busy.hall, &busy.alice.id).rejects_next(Cause::Action(signed.clone()));
+        assert!(matches!(own, FoldError::Refused(Code::NoChange | Code::ContentTooLarge)), "{own:?}");
+        let why = log.rejects_next(Cause::Account(busy.alice.full_id(), vec![signed]));
+        assert_eq!(why, rejected(Rejection::Identity));
+    }
+}
+
 // ------------------------------------------------------------------------------------------------ every byte
 
 #[test]
