@@ -258,6 +258,9 @@ pub struct Pin {
     /// The memory's author.
     #[n(3)]
     pub author: AgentId,
+    /// What the memory's id is made of beside its author.
+    #[n(4)]
+    pub blind: Digest,
 }
 
 /// One agent on one host.
@@ -367,12 +370,24 @@ pub enum Change {
     /// A further instance, with the agent's secret encrypted to it.
     #[n(2)]
     InstanceAdded(#[n(0)] Instance, #[n(1)] ByteVec),
-    /// An instance that can act no more (ID.6).
+    /// An instance that can act no more (ID.6), and the next generation of the agent's secret for those that remain.
     #[n(3)]
-    InstanceRevoked(#[n(0)] InstanceId),
+    InstanceRevoked(#[n(0)] InstanceId, #[n(1)] Vec<SecretGrant>),
     /// The host that sequences the identity from now on.
     #[n(4)]
     HomeHost(#[n(0)] PublicKey),
+}
+
+/// A generation of the agent's secret for one instance.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct SecretGrant {
+    /// Whose it is.
+    #[n(0)]
+    pub instance: InstanceId,
+    /// The secret, encrypted to the instance's encryption key.
+    #[n(1)]
+    pub sealed: ByteVec,
 }
 
 /// Fields that are absent stay as they are.
@@ -689,7 +704,7 @@ impl Body {
                 Change::Status(StatusChange { status: Status::Deactivated, .. }) => "agent_deactivate",
                 Change::Status(StatusChange { status: Status::Terminated, .. }) => "agent_terminate",
                 Change::InstanceAdded(..) => "instance_approve",
-                Change::InstanceRevoked(_) => "instance_revoke",
+                Change::InstanceRevoked(..) => "instance_revoke",
                 Change::HomeHost(_) => "object_handover",
             },
             Self::MemoryCreate(_) => "memory_create",

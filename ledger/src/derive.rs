@@ -1,18 +1,21 @@
 //! What a fact does, derived from its cause. The sequencer derives before it records; a replica derives again from what
 //! was recorded. Both call the same function, so they cannot differ.
 
+use alloc::string::ToString;
+
 use kwoon_keys::id::AgentId;
 use kwoon_keys::{RecordKind, cbor, cose};
 use minicbor::bytes::ByteVec;
 
-use crate::action::{Action, Actor, Body, ObjectId, Position, Status};
+use crate::action::{Action, Actor, Body, ObjectId, Status};
 use crate::draft::Draft;
 use crate::effect::{Account, Effect};
 use crate::fact::{Cause, Evidence, Opening, RULES, Rejection, SealedOutcome, check_schema};
 use crate::index;
 use crate::limits::{ACCOUNT_RECORDS_MAX, ACTION_BYTES_MAX, ACTION_VALIDITY_MAX, EVIDENCE_MAX, LINKS_MAX};
 use crate::log;
-use crate::refusal::{Code, Refusal, Stop};
+use crate::refusal::{Code, Detail, Refusal, Stop};
+use crate::replica::FUTURE_MAX;
 use crate::rules::{self, Decision, Question, assignment, identity, memory};
 use crate::state::Head;
 use crate::storage::ReadError;
@@ -106,8 +109,14 @@ pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<D
             if premises.opening.is_some() || records.len() > ACCOUNT_RECORDS_MAX {
                 return Err(Rejection::Identity.into());
             }
-            let account = advance_account(draft, *agent, records)?;
-            rules::account_changed(draft, &premises.object, *agent, &account)?;
+            // An identity's own log holds its records as actions, one for each version, and no accounts (ID.3).
+            if let ObjectId::Identity(_) = premises.object {
+                return Err(Rejection::Identity.into());
+            }
+            let (_, was_inactive) = advance_account(draft, *agent, records)?;
+            if was_inactive {
+                rules::became_inactive(draft, &premises.object, *agent)?;
+            }
             Ok(Decision::Effects)
         }
         Cause::Consequence(outcome) => {
@@ -133,7 +142,17 @@ fn derive_action(
     if validity > ACTION_VALIDITY_MAX || draft.time >= action.expires_at {
         return Err(Code::ActionExpired.into());
     }
-    check_position(draft, premises.head, action.position.as_ref())?;
+    // An action signed ahead of its time would stay valid for longer than it may.
+    if action.issued_at > draft.time.after(FUTURE_MAX) {
+        return Err(Rejection::LogTime.into());
+    }
+    check_position(draft, premises.head, &action)?;
+    for needed in &action.needs {
+        if !index::is_sealed_in(&draft.overlay, needed, draft.number)? {
+            let refusal = Refusal::from(Code::DependencyRefused);
+            return Err(Fault::Refused(refusal.with("cause", Detail::Text(needed.to_string()))));
+        }
+    }
     // L3.1, EV.5: a request takes effect once, however many attempts of it arrive.
     if index::is_sealed_in(&draft.overlay, &action.request(), draft.number)? {
         return Err(Rejection::Rule.into());
@@ -176,12 +195,24 @@ pub fn read_action(signed: &[u8]) -> Result<Action, Rejection> {
     cbor::read_lenient(payload).map_err(|_| Rejection::UnknownKind)
 }
 
+/// Decodes an action as a sequencer does: one with a field that this version does not know is refused, because what
+/// the field would decide is not known either (CO.2). Replicas keep it.
+///
+/// # Errors
+/// [`Rejection::UnknownVersion`] for unknown fields, and as [`read_action`].
+pub fn read_action_strict(signed: &[u8]) -> Result<Action, Rejection> {
+    let action = read_action(signed)?;
+    let payload = cose::payload(RecordKind::Action, signed).map_err(|_| Rejection::Undecodable)?;
+    if cbor::write(&action) == payload { Ok(action) } else { Err(Rejection::UnknownVersion) }
+}
+
 /// The position that the author of an action had folded must be one of this very log, so that two branches shown to two
-/// members are never joined unnoticed.
-fn check_position(draft: &Draft<'_>, head: Option<&Head>, position: Option<&Position>) -> Result<(), Fault> {
-    match (head, position) {
+/// members are never joined unnoticed. An attempt of an earlier epoch is void, but a join knows the opening only.
+fn check_position(draft: &Draft<'_>, head: Option<&Head>, action: &Action) -> Result<(), Fault> {
+    let joins = matches!(action.body, Body::ThreadJoin(..));
+    match (head, &action.position) {
         (None, None) => Ok(()),
-        (Some(head), Some(position)) if position.epoch <= head.epoch => {
+        (Some(head), Some(position)) if position.epoch == head.epoch || joins && position.epoch == 0 => {
             let known = log::head_at(&draft.overlay, draft.number, head, position.index)?;
             if known == Some(position.head) { Ok(()) } else { Err(Rejection::Chain.into()) }
         }
@@ -218,7 +249,7 @@ fn open(
     action: &Action,
     actor: AgentId,
 ) -> Result<(), Fault> {
-    let account = advance_account(draft, actor, &opening.creator)?;
+    let (account, _) = advance_account(draft, actor, &opening.creator)?;
     if !account.lives_on(&opening.sequencer) {
         return Err(Rejection::UnknownInstance.into());
     }
@@ -229,26 +260,18 @@ fn open(
         (None, Some(created)) if created == premises.object && action.object.is_none() => Ok(()),
         (Some(origin), None) if action.object == Some(premises.object) => {
             let (fact, effects) = origin.outcome.verify(&origin.sequencer)?;
-            let Cause::Action(signed) = &fact.cause else { return Err(Rejection::Evidence.into()) };
-            // The id follows from the author, the request and the thread, so that no outcome brings forth another's.
-            let (posted, ObjectId::Thread(thread)) = (read_action(signed)?, fact.object) else {
-                return Err(Rejection::Evidence.into());
-            };
-            let born = ObjectId::Memory(memory::memory_id(&actor, &posted.request(), thread.as_bytes()));
-            if posted.agent() != Some(actor) || born != premises.object {
-                return Err(Rejection::Evidence.into());
-            }
-            Ok(memory::begin_born(draft, &premises.object, actor, &effects)?)
+            Ok(memory::begin_born(draft, &premises.object, actor, &fact, &effects)?)
         }
         _ => Err(Rejection::Chain.into()),
     }
 }
 
-fn advance_account(draft: &mut Draft<'_>, agent: AgentId, records: &[ByteVec]) -> Result<Account, Fault> {
+/// Brings an account in the log up to date; also whether any of the records took the agent's active state.
+fn advance_account(draft: &mut Draft<'_>, agent: AgentId, records: &[ByteVec]) -> Result<(Account, bool), Fault> {
     let known = draft.cells().account(&agent)?;
-    let account = identity::account_after(known, agent, records)?;
+    let (account, was_inactive) = identity::account_after(known, agent, records)?;
     draft.emit(Effect::AccountSet(agent, account.clone()))?;
-    Ok(account)
+    Ok((account, was_inactive))
 }
 
 fn derive_consequence(
@@ -257,6 +280,8 @@ fn derive_consequence(
     outcome: &SealedOutcome,
     sequencer: &kwoon_keys::PublicKey,
 ) -> Result<(), Fault> {
+    // C1: consequences belong into publications. Asking another log for its publication would look like a damaged store.
+    let ObjectId::Publication(_) = premises.object else { return Err(Rejection::Evidence.into()) };
     let (fact, effects) = outcome.verify(sequencer)?;
     let Cause::Action(signed) = &fact.cause else { return Err(Rejection::Evidence.into()) };
     let action = read_action(signed)?;
@@ -266,7 +291,11 @@ fn derive_consequence(
         if opening.origin.is_some() || memory.map(ObjectId::Memory) != Some(fact.object) {
             return Err(Rejection::Chain.into());
         }
-        advance_account(draft, author, &opening.creator)?;
+        // As for any log: only a host on which the author has an instance speaks for its memories.
+        let (account, _) = advance_account(draft, author, &opening.creator)?;
+        if !account.lives_on(sequencer) {
+            return Err(Rejection::UnknownInstance.into());
+        }
     } else if draft.cells().publication()?.author != author {
         return Err(Rejection::Evidence.into());
     }
@@ -275,5 +304,13 @@ fn derive_consequence(
     if cose::verify(RecordKind::Action, signed, &instance.signing_key).is_err() {
         return Err(Rejection::Signature.into());
     }
-    Ok(memory::decide_consequence(draft, &premises.object, &action, author, &fact, &effects)?)
+    // A1, A3: an inactive agent says nothing to the public either.
+    if account.status != Status::Active {
+        return Err(Code::AgentInactive.into());
+    }
+    // The seal shows that the sequencer derived these effects, the signature that the author asked for them.
+    if action.object != Some(fact.object) || !memory::asks_for(&action.body, &effects) {
+        return Err(Rejection::Evidence.into());
+    }
+    Ok(memory::decide_consequence(draft, &premises.object, author, &fact, &effects)?)
 }

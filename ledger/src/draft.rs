@@ -67,6 +67,10 @@ impl<'a> Draft<'a> {
     pub fn emit(&mut self, effect: Effect) -> Result<(), ReadError> {
         match &effect {
             Effect::IdentitySet(agent, account, profile) => {
+                if let Some(before) = self.cells().account(agent)?.filter(|before| before.owner != account.owner) {
+                    let owner = kwoon_keys::Digest(before.owner.0).short();
+                    index::list_remove(&mut self.overlay, List::Agents, &owner, &agent.0.short())?;
+                }
                 self.put(Cell::Account, &[agent.as_bytes()], account);
                 let version = IdentityVersion { account: account.clone(), profile: profile.clone() };
                 self.put(Cell::Identity, &[&account.version.to_be_bytes()], &version);
@@ -277,7 +281,9 @@ impl<'a> Draft<'a> {
         };
         self.put(Cell::Entry, &[&posted.entry.to_be_bytes()], &entry);
         self.put(Cell::EntryOf, &[posted.request.as_bytes()], &posted.entry);
-        if posted.brings_forth {
+        // Its own log may have come to this host before the entry that brought it forth.
+        let known = index::find(&self.overlay, IdKind::Memory, &posted.pin.memory.0.short())?;
+        if posted.brings_forth && known.is_none() {
             let (memory, author) = (posted.pin.memory, posted.pin.author);
             let place = Place::Born(self.number, posted.entry, memory);
             index::set_place(&mut self.overlay, IdKind::Memory, &memory.0.short(), &place);

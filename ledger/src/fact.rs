@@ -3,13 +3,14 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use kwoon_keys::id::{AgentId, AssignmentId, RequestId};
+use kwoon_keys::id::{AgentId, AssignmentId, InstanceId, RequestId};
 use kwoon_keys::{Digest, KeyPair, PublicKey, RecordKind, cbor, cose};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
 use crate::action::{ObjectId, SCHEMA};
 use crate::effect::Effect;
+use crate::limits::{LATER_MAX, SIGNATURES_MAX};
 use crate::time::Time;
 
 /// The rules that this version seals by. A log says by which it was opened.
@@ -203,6 +204,24 @@ pub struct EpochStatement {
     /// The signer's head hash.
     #[n(6)]
     pub head: Digest,
+    /// Who signs.
+    #[n(7)]
+    pub signer: Signer,
+}
+
+/// Whose word a statement is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum Signer {
+    /// A host.
+    #[n(0)]
+    Host(#[n(0)] PublicKey),
+    /// An agent, by one of its instances.
+    #[n(1)]
+    Agent(#[n(0)] AgentId, #[n(1)] InstanceId),
+    /// An owner.
+    #[n(2)]
+    Owner(#[n(0)] PublicKey),
 }
 
 /// A host's word on its head of a log.
@@ -230,6 +249,9 @@ pub struct Statement {
     /// The asker's nonce.
     #[n(6)]
     pub nonce: Digest,
+    /// The host that signs.
+    #[n(7)]
+    pub host: PublicKey,
 }
 
 /// The sequencer's word that the log up to here is its own. It is stored and sent as an array of signed copies, the
@@ -273,9 +295,12 @@ impl Seal {
     /// What is wrong with it.
     pub fn verify(record: &[u8], sequencer: &PublicKey) -> Result<Self, Rejection> {
         let signatures: Vec<ByteVec> = cbor::read_lenient(record).map_err(|_| Rejection::Seal)?;
-        let first = signatures.first().ok_or(Rejection::Seal)?;
+        let first = signatures.first().filter(|_| signatures.len() <= SIGNATURES_MAX).ok_or(Rejection::Seal)?;
         let payload = cose::verify(RecordKind::Seal, first, sequencer).map_err(|_| Rejection::Seal)?;
-        check_schema(payload)?;
+        // EV.3: a later version is told before anything else of it is read.
+        if check_schema(payload) == Err(Rejection::UnknownVersion) {
+            return Err(Rejection::UnknownVersion);
+        }
         cbor::read_lenient(payload).map_err(|_| Rejection::Seal)
     }
 }
@@ -312,13 +337,16 @@ impl SealedOutcome {
         if running_digest(&self.digest_before, fact.index, &self.effects) != fact.digest {
             return Err(Rejection::Digest);
         }
+        if self.later.len() > LATER_MAX {
+            return Err(Rejection::Seal);
+        }
         let mut head = head_hash(&fact.previous, &fact_hash(&self.fact));
         for hash in &self.later {
             head = head_hash(&head, hash);
         }
         let seal = Seal::verify(&self.seal, sequencer)?;
-        let index = fact.index + self.later.len() as u64;
-        if seal.head != head || seal.index != index || seal.object != fact.object || seal.epoch != fact.epoch {
+        let index = fact.index.checked_add(self.later.len() as u64);
+        if seal.head != head || Some(seal.index) != index || seal.object != fact.object || seal.epoch != fact.epoch {
             return Err(Rejection::Seal);
         }
         Ok((fact, effects))
@@ -410,7 +438,8 @@ impl Fact {
     /// Decodes a fact of a known version.
     ///
     /// # Errors
-    /// [`Rejection::UnknownVersion`] and [`Rejection::UnknownKind`] tell what is later from what is broken (EV.3).
+    /// [`Rejection::UnknownVersion`] for a later version, [`Rejection::UnknownKind`] for a cause or a part that this
+    /// version does not know, [`Rejection::Undecodable`] for what is no record at all (EV.3).
     pub fn read(bytes: &[u8]) -> Result<Self, Rejection> {
         check_schema(bytes)?;
         cbor::read_lenient(bytes).map_err(|_| Rejection::UnknownKind)

@@ -16,6 +16,7 @@ pub mod fact;
 pub mod index;
 pub mod limits;
 pub mod log;
+pub mod rebuild;
 pub mod refusal;
 pub mod replica;
 pub mod rules;

@@ -97,6 +97,10 @@ pub const ACTION_BYTES_MAX: usize = 256 << 10;
 pub const ACCOUNT_RECORDS_MAX: usize = 256;
 /// Pieces of evidence in one fact.
 pub const EVIDENCE_MAX: usize = 16;
+/// Facts between a fact and the seal that its outcome rests on.
+pub const LATER_MAX: usize = 16_384;
+/// Signatures over one seal.
+pub const SIGNATURES_MAX: usize = 16;
 /// Links in `needs` and in `after`, each.
 pub const LINKS_MAX: usize = 64;
 /// Identity versions kept for what ends something, above which profile changes are refused.

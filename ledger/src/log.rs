@@ -188,6 +188,21 @@ pub(crate) fn close(draft: &mut Draft<'_>, mut addition: Addition) -> Vec<u8> {
 
 /// Adds a fact whose bytes are given to the draft's layer.
 pub(crate) fn add(draft: &mut Draft<'_>, addition: &Addition, bytes: &[u8], effects: Vec<u8>) {
+    add_derived(draft, addition, bytes, effects);
+    let (number, index) = (draft.number, draft.index);
+    let overlay = &mut draft.overlay;
+    if index == 0 {
+        overlay.put(Table::Objects, number.to_be_bytes().to_vec(), cbor::write(&addition.object));
+        let next = u64::from(number) + 1;
+        overlay.put(Table::Meta, NEXT_OBJECT.to_vec(), next.to_be_bytes().to_vec());
+    }
+    overlay.put(Table::Log, fact_key(number, index), bytes.to_vec());
+    overlay.put(Table::Arrivals, draft.arrival.to_be_bytes().to_vec(), fact_key(number, index));
+    overlay.put(Table::Meta, NEXT_ARRIVAL.to_vec(), (draft.arrival + 1).to_be_bytes().to_vec());
+}
+
+/// Adds what follows from a fact beside its effects' own rows: the head, the effects' encoding, the request's index.
+pub(crate) fn add_derived(draft: &mut Draft<'_>, addition: &Addition, bytes: &[u8], effects: Vec<u8>) {
     let fact = &addition.fact;
     let (number, index) = (draft.number, draft.index);
     let head = Head {
@@ -206,15 +221,7 @@ pub(crate) fn add(draft: &mut Draft<'_>, addition: &Addition, bytes: &[u8], effe
     };
     draft.set_head(&head);
     let overlay = &mut draft.overlay;
-    if index == 0 {
-        overlay.put(Table::Objects, number.to_be_bytes().to_vec(), cbor::write(&addition.object));
-        let next = u64::from(number) + 1;
-        overlay.put(Table::Meta, NEXT_OBJECT.to_vec(), next.to_be_bytes().to_vec());
-    }
-    overlay.put(Table::Log, fact_key(number, index), bytes.to_vec());
     overlay.put(Table::Derived, effects_key(number, index), effects);
-    overlay.put(Table::Arrivals, draft.arrival.to_be_bytes().to_vec(), fact_key(number, index));
-    overlay.put(Table::Meta, NEXT_ARRIVAL.to_vec(), (draft.arrival + 1).to_be_bytes().to_vec());
     if let Some(request) = &addition.request {
         index::set_request(overlay, request, number, index);
     }
@@ -244,6 +251,23 @@ pub fn objects(read: &dyn Read, from: ObjectNumber, limit: usize) -> Result<Vec<
         objects.push((ObjectNumber::from_be_bytes(number), object));
     }
     Ok(objects)
+}
+
+/// Where facts came to this host, from an arrival number on, at most `limit`: arrival number, log and index.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn arrivals(read: &dyn Read, from: u64, limit: usize) -> Result<Vec<(u64, ObjectNumber, u64)>, ReadError> {
+    let damaged = || ReadError::damaged("the order of arrival");
+    let rows = read.range(Table::Arrivals, &from.to_be_bytes(), &[0xff; 9], Order::Rising, limit)?;
+    rows.into_iter()
+        .map(|(key, place)| {
+            let arrival = key.as_slice().try_into().map_err(|_| damaged())?;
+            let (number, index) = place.split_first_chunk().ok_or_else(damaged)?;
+            let index = index.try_into().map_err(|_| damaged())?;
+            Ok((u64::from_be_bytes(arrival), ObjectNumber::from_be_bytes(*number), u64::from_be_bytes(index)))
+        })
+        .collect()
 }
 
 /// A draft of the next fact of a log, at a time.

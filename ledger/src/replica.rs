@@ -6,8 +6,10 @@ use kwoon_keys::cbor;
 
 use crate::action::ObjectId;
 use crate::derive::{Fault, Premises, derive, read_action};
+use crate::draft::Draft;
 use crate::effect::Effect;
 use crate::fact::{Cause, Fact, Rejection, Seal, running_digest};
+use crate::index;
 use crate::log::{self, Addition};
 use crate::rules::Decision;
 use crate::state::{Cells, ObjectNumber};
@@ -46,11 +48,54 @@ impl From<Rejection> for FoldError {
 /// # Errors
 /// See [`FoldError`].
 pub fn fold(overlay: &mut Overlay<'_>, number: ObjectNumber, bytes: &[u8]) -> Result<Vec<Effect>, FoldError> {
+    let mut again = decide_again(overlay, number, log::next_arrival(overlay)?, bytes)?;
+    log::add(&mut again.draft, &again.addition, bytes, again.effects);
+    let (effects, batch) = (again.draft.effects, again.draft.overlay.batch);
+    overlay.absorb(batch);
+    Ok(effects)
+}
+
+/// The same for a fact that is in the store and came with this arrival number: only what follows from it is in `overlay`
+/// then.
+///
+/// # Errors
+/// See [`FoldError`].
+pub(crate) fn fold_stored(
+    overlay: &mut Overlay<'_>,
+    number: ObjectNumber,
+    arrival: u64,
+    bytes: &[u8],
+) -> Result<(), FoldError> {
+    let mut again = decide_again(overlay, number, arrival, bytes)?;
+    log::add_derived(&mut again.draft, &again.addition, bytes, again.effects);
+    let batch = again.draft.overlay.batch;
+    overlay.absorb(batch);
+    Ok(())
+}
+
+/// A fact that was verified and decided again.
+struct Again<'a> {
+    draft: Draft<'a>,
+    addition: Addition,
+    /// Its effects, encoded.
+    effects: Vec<u8>,
+}
+
+fn decide_again<'a>(
+    overlay: &'a Overlay<'_>,
+    number: ObjectNumber,
+    arrival: u64,
+    bytes: &[u8],
+) -> Result<Again<'a>, FoldError> {
     let fact = Fact::read(bytes)?;
     let cells = Cells::new(overlay, number);
     let head = cells.head()?;
     let continues = match &head {
-        None => fact.index == 0 && fact.epoch == 0 && fact.previous == Default::default() && fact.opening.is_some(),
+        None => {
+            let opens = fact.index == 0 && fact.epoch == 0 && fact.previous == Default::default();
+            // An object has one log.
+            opens && fact.opening.is_some() && index::number(overlay, &fact.object)?.is_none()
+        }
         Some(head) => {
             fact.index == head.index + 1
                 && fact.epoch == head.epoch
@@ -66,7 +111,7 @@ pub fn fold(overlay: &mut Overlay<'_>, number: ObjectNumber, bytes: &[u8]) -> Re
         return Err(Rejection::LogTime.into());
     }
     check_deadlines(&cells, &fact)?;
-    let mut draft = log::draft(overlay, number, head.as_ref(), fact.log_time)?;
+    let mut draft = Draft::new(overlay, number, fact.index, arrival, fact.log_time);
     let premises = Premises {
         object: fact.object,
         head: head.as_ref(),
@@ -90,12 +135,8 @@ pub fn fold(overlay: &mut Overlay<'_>, number: ObjectNumber, bytes: &[u8]) -> Re
         Cause::Action(signed) => Some(read_action(signed)?.request()),
         _ => None,
     };
-    let derived = draft.effects.clone();
-    let object = fact.object;
-    log::add(&mut draft, &Addition { object, head, fact, request }, bytes, effects);
-    let batch = draft.overlay.batch;
-    overlay.absorb(batch);
-    Ok(derived)
+    let addition = Addition { object: fact.object, head, fact, request };
+    Ok(Again { draft, addition, effects })
 }
 
 /// L4.3: expiries come first. No fact lies past a deadline that is still open, unless it is that very expiry, at its

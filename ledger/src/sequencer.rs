@@ -11,13 +11,13 @@ use kwoon_keys::{Digest, KeyPair, RecordKind, cbor, cose};
 use minicbor::bytes::ByteVec;
 
 use crate::action::{Action, ObjectId, SCHEMA, attempt_hash};
-use crate::derive::{Fault, Premises, derive, read_action};
+use crate::derive::{Fault, Premises, derive, read_action, read_action_strict};
 use crate::effect::Effect;
 use crate::fact::{Cause, Evidence, Fact, Opening, Origin, Outcome, OutcomeRecord, OutcomeResult, RULES, Seal};
 use crate::index::{self, List};
 use crate::limits::ACCOUNT_RECORDS_MAX;
 use crate::log::{self, Addition};
-use crate::refusal::{Code, Stop, require};
+use crate::refusal::{Code, Stop};
 use crate::rules::{Decision, assignment, memory};
 use crate::state::{Cells, Head, ObjectNumber};
 use crate::storage::{Batch, Overlay, Read, ReadError, Table};
@@ -126,10 +126,7 @@ impl<'a> Sequencer<'a> {
         if let Some(number) = known {
             self.expire_log(number, self.now)?;
         }
-        let action = read_action(&candidate.signed).map_err(|rejection| refused(Fault::Rejected(rejection)))?;
-        // CO.2: what a replica may pass over, a sequencer seals only if it knows it.
-        let payload = cose::payload(RecordKind::Action, &candidate.signed);
-        require(payload == Ok(cbor::write(&action).as_slice()), Code::UnsupportedVersion)?;
+        let action = read_action_strict(&candidate.signed).map_err(|rejection| refused(Fault::Rejected(rejection)))?;
         // What belongs to the action alone is laid over the batch, and dropped if it is refused.
         let mut layer = Sequencer {
             overlay: Overlay::new(&self.overlay),
@@ -260,21 +257,21 @@ impl<'a> Sequencer<'a> {
 
     /// A3: one fact in each thread of the agent that this host sequences.
     fn end_memberships(&mut self, agent: AgentId) -> Result<(), Fault> {
+        let (own, owner) = (self.host.public(), index::owner(&agent));
+        let arrivals = log::next_arrival(&self.overlay)?;
+        let mut cursor = None;
         loop {
-            let arrivals = log::next_arrival(&self.overlay)?;
-            let owner = index::owner(&agent);
-            let (page, _) = index::list_page::<ObjectNumber>(&self.overlay, List::Threads, &owner, None, 64, arrivals)?;
-            let own = self.host.public();
-            let mut ended = 0;
+            let (page, next) = index::list_page(&self.overlay, List::Threads, &owner, cursor, 64, arrivals)?;
             for number in page {
                 let head = Cells::new(&self.overlay, number).head()?;
                 if head.is_some_and(|head| head.sequencer == own) {
                     self.expire_log(number, self.now)?;
                     self.update_account(number, agent)?;
-                    ended += 1;
                 }
             }
-            if ended == 0 {
+            // The walk goes on behind the rows that are gone by now, and past the threads of other sequencers.
+            cursor = next;
+            if cursor.is_none() {
                 return Ok(());
             }
         }

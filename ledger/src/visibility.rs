@@ -1,11 +1,13 @@
 //! Who may read what (section 9). One place for every read; knowing an id grants nothing (V10).
 
+use kwoon_keys::Digest;
 use kwoon_keys::id::{AgentId, MemoryId};
 
 use crate::action::{ObjectId, Pin, Version};
 use crate::effect::Exit;
 use crate::index::{self, IdKind, Place};
-use crate::rules::memory::publication_id;
+use crate::log;
+use crate::rules::memory::{blind, blind_of, publication_id};
 use crate::state::{Cells, Entry, Member, Memory, ObjectNumber, Publication, Response};
 use crate::storage::{Read, ReadError};
 
@@ -48,6 +50,26 @@ impl OwnMemory {
             }
             _ => Ok(None),
         }
+    }
+}
+
+impl OwnMemory {
+    /// What the memory's id is made of beside its author.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn blind(&self, read: &dyn Read) -> Result<Digest, ReadError> {
+        let blind = match (self.number, self.born) {
+            (Some(number), _) => blind_of(&log::fact(read, number, 0)?),
+            (None, Some((thread, entry))) => {
+                let cells = Cells::new(read, thread);
+                let entry =
+                    cells.entry(entry)?.ok_or_else(|| ReadError::damaged("the entry of a memory is missing"))?;
+                Some(blind(&entry.request, cells.thread()?.thread.as_bytes()))
+            }
+            (None, None) => None,
+        };
+        blind.ok_or_else(|| ReadError::damaged("a memory without a beginning"))
     }
 }
 

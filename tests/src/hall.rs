@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use kwoon_keys::id::AgentId;
+use kwoon_keys::secret::InstanceKeys;
 use kwoon_keys::{Digest, KeyPair};
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::log;
-use kwoon_ledger::refusal::Refusal;
+use kwoon_ledger::refusal::{Refusal, Stop};
+use kwoon_ledger::sequencer::{Candidate, Sealed, Sequencer};
 use kwoon_ledger::state::Cells;
 use kwoon_ledger::storage::{Order, Read, Store, Table};
 use kwoon_ledger::time::{Duration, Time};
@@ -27,6 +30,16 @@ pub struct Agent {
     /// Its id, outside form.
     pub id: String,
     caller: Caller,
+}
+
+impl Agent {
+    /// Its id, as it stands in records.
+    pub fn full_id(&self) -> AgentId {
+        match self.caller {
+            Caller::Agent(agent) => agent,
+            Caller::Owner => panic!("an owner is no agent"),
+        }
+    }
 }
 
 /// See the module.
@@ -71,8 +84,7 @@ impl Hall {
     }
 
     fn host_over(store: &MemoryStore, seed: &[u8; 32], limits: &Limits) -> Host<()> {
-        let key = |purpose: &str| KeyPair::from_seed(&Digest::of("kwoon test key", &[seed, purpose.as_bytes()]).0);
-        let keyring = Keyring::new(key("host"), key("owner"), store.keys());
+        let keyring = Keyring::new(key_of(seed, "host"), key_of(seed, "owner"), store.keys());
         let snapshot = store.snapshot().expect("memory is readable");
         Host::new(keyring, limits.clone(), &snapshot).expect("memory is readable")
     }
@@ -186,6 +198,57 @@ impl Hall {
             as_agent,
         };
         operation.read(&view, arguments).map_err(to_refusal)
+    }
+
+    /// Several calls of acting operations in one round, decided over one state; the envelopes of the answers.
+    pub fn round(&mut self, calls: &[(&Agent, &str, Value)]) -> Vec<Value> {
+        let mut requests = Vec::new();
+        for (caller, operation, arguments) in calls {
+            self.calls += 1;
+            let operation = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
+            assert!(operation.is_action(), "a round takes actions");
+            let arguments = argument::read(arguments.to_string().as_bytes()).expect("arguments");
+            let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
+            requests.push(((), Request { caller: caller.caller, operation, arguments, entropy }));
+        }
+        let batch = self.host.take(&self.snapshot(), self.now, requests);
+        let committed = self.store.commit(batch).is_ok();
+        let replies = self.host.committed(committed).into_iter();
+        replies.map(|(_, reply)| reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())).collect()
+    }
+
+    /// Calls an acting operation whose commit fails; the envelope of the answer.
+    pub fn call_uncommitted(&mut self, caller: &Agent, operation: &str, arguments: &Value) -> Value {
+        let operation = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
+        let arguments = argument::read(arguments.to_string().as_bytes()).expect("arguments");
+        let request = Request { caller: caller.caller, operation, arguments, entropy: [0; 32] };
+        self.host.take(&self.snapshot(), self.now, vec![((), request)]);
+        let (_, reply) = self.host.committed(false).pop().expect("one reply");
+        reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())
+    }
+
+    /// The host's key pair (`host`) or the owner's (`owner`).
+    pub fn key(&self, purpose: &str) -> KeyPair {
+        key_of(&self.seed, purpose)
+    }
+
+    /// The keys of an agent's instance here.
+    pub fn instance(&self, agent: &Agent) -> InstanceKeys {
+        let keys = self.store.keys().into_iter().find(|keys| keys.agent == agent.full_id());
+        keys.expect("an agent with an instance here")
+    }
+
+    /// Gives an action straight to the sequencer, as a peer's would come, and commits what it seals.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn sequence(&mut self, candidate: Candidate) -> Result<Sealed, Stop> {
+        let (host, snapshot) = (self.key("host"), self.snapshot());
+        let mut sequencer = Sequencer::new(&snapshot, &host, self.now);
+        let sealed = sequencer.act(candidate, |_, _| Ok(()));
+        let batch = sequencer.finish().expect("memory is readable");
+        self.store.commit(batch).expect("memory can be written");
+        sealed
     }
 
     /// Makes an agent.
@@ -331,6 +394,10 @@ pub fn effects(answer: &Value) -> Vec<String> {
 /// The text that a field of a result points to, or nothing if it may not be read.
 pub fn content<'a>(answer: &'a Value, field: &Value) -> Option<&'a str> {
     answer["content"][field.as_str().expect("a content key")]["text"].as_str()
+}
+
+fn key_of(seed: &[u8; 32], purpose: &str) -> KeyPair {
+    KeyPair::from_seed(&Digest::of("kwoon test key", &[seed, purpose.as_bytes()]).0)
 }
 
 /// The text of a JSON string.

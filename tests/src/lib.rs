@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 pub mod conformance;
+pub mod forge;
 pub mod hall;
 
 pub use hall::{Agent, Hall, content, effects, merge, owner, text};

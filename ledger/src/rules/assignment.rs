@@ -9,7 +9,7 @@ use crate::effect::{Duty, Effect, Exit, Final, Obligation};
 use crate::fact::Due;
 use crate::limits::{DURATION_MAX, DURATION_MIN, Limits};
 use crate::refusal::{Code, Refusal, Stop, require};
-use crate::rules::entry;
+use crate::rules::{entry, memory};
 use crate::state::{Assignment, Progress};
 use crate::time::Time;
 
@@ -106,7 +106,7 @@ pub fn deliver(draft: &mut Draft<'_>, actor: AgentId, id: &AssignmentId, output:
     let held = draft.cells().assignment(id)?.ok_or(Code::NotFound)?;
     let (began, due) = may_deliver(&held, actor)?;
     require(output.payload.is_some() || !output.memories.is_empty(), Code::InvalidOutput)?;
-    let own = output.memories.iter().all(|pin| pin.author == actor && pin.version >= 1);
+    let own = output.memories.iter().all(|pin| pin.author == actor && memory::is_whole(pin));
     require(own, Code::NotFound)?;
     check_output(output, &Limits::MAXIMA)?;
     draft.emit(Effect::ObligationEnded(delivery(&held, began, due), Exit::Delivered))?;

@@ -12,7 +12,7 @@ use crate::effect::{Duty, Effect, EntryPosted, Exit, Obligation};
 use crate::fact::Evidence;
 use crate::limits::Limits;
 use crate::refusal::{Code, Refusal, Stop, require};
-use crate::rules::memory::{memory_id, publication_id};
+use crate::rules::memory::{self, publication_id};
 use crate::rules::{Question, assignment, identity};
 use crate::state::{Member, Thread};
 
@@ -112,14 +112,16 @@ pub fn post(
 fn pinned(question: &Question<'_>, thread: &Thread, author: AgentId, source: &Source) -> Result<(Pin, bool), Stop> {
     match source {
         Source::New(text) => {
-            let memory = memory_id(&author, &question.action.request(), thread.thread.as_bytes());
-            Ok((Pin { memory, version: 1, text: *text, author }, true))
+            let blind = memory::blind(&question.action.request(), thread.thread.as_bytes());
+            let memory = memory::blinded_id(&author, &blind);
+            Ok((Pin { memory, version: 1, text: *text, author, blind }, true))
         }
         Source::Pinned(pin) if pin.author == author => {
-            require(pin.version >= 1, Code::BadReference)?;
+            require(memory::is_whole(pin), Code::BadReference)?;
             Ok((*pin, false))
         }
         Source::Pinned(pin) => {
+            require(memory::is_whole(pin), Code::BadReference)?;
             let evident = question.evidence.iter().any(|evidence| shows(evidence, pin));
             require(evident, Code::NotFound)?;
             Ok((*pin, false))

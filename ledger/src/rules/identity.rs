@@ -27,9 +27,8 @@ pub fn record_hash(payload: &[u8]) -> Digest {
 /// # Errors
 /// If it is no signed identity record of a known version.
 pub fn read_record(signed: &[u8]) -> Result<(Action, Digest), Rejection> {
+    let action = crate::derive::read_action(signed)?;
     let payload = cose::payload(RecordKind::Action, signed).map_err(|_| Rejection::Undecodable)?;
-    crate::fact::check_schema(payload)?;
-    let action: Action = cbor::read_lenient(payload).map_err(|_| Rejection::UnknownKind)?;
     let Actor::Owner(owner) = action.actor else { return Err(Rejection::Identity) };
     if !owner.is_sound() || cose::verify(RecordKind::Action, signed, &owner).is_err() {
         return Err(Rejection::Signature);
@@ -55,7 +54,8 @@ pub fn follow(before: Option<&Standing>, signed: &[u8]) -> Result<Standing, Reje
     let Actor::Owner(owner) = action.actor else { return Err(Rejection::Identity) };
     match (before, &action.body) {
         (None, Body::AgentCreate(genesis)) => {
-            Ok(Standing { agent: AgentId(hash), account: first_account(genesis, owner, hash) })
+            let account = first_account(genesis, owner, hash).map_err(|_| Rejection::Identity)?;
+            Ok(Standing { agent: AgentId(hash), account })
         }
         (Some(before), Body::AgentChange(change)) => {
             if owner != before.account.owner || action.object != Some(ObjectId::Identity(before.agent)) {
@@ -80,8 +80,15 @@ pub fn follow_all(before: Option<Standing>, records: &[ByteVec]) -> Result<Stand
     standing.ok_or(Rejection::Identity)
 }
 
-fn first_account(genesis: &Genesis, owner: kwoon_keys::PublicKey, record: Digest) -> Account {
-    Account { version: 1, record, owner, status: Status::Active, instances: alloc::vec![genesis.instance] }
+/// What the account is after a first record, or why the record is refused: the same in the identity's own log and
+/// wherever else the record is embedded, so that no log follows a chain that another one does not.
+fn first_account(genesis: &Genesis, owner: kwoon_keys::PublicKey, record: Digest) -> Result<Account, Refusal> {
+    check_lines(&[("name", Some(&genesis.name))])?;
+    check_profile(genesis.display_name.as_ref(), genesis.mission.as_ref(), &genesis.policies)?;
+    if !genesis.instance.signing_key.is_sound() {
+        return Err(Code::BadReference.into());
+    }
+    Ok(Account { version: 1, record, owner, status: Status::Active, instances: alloc::vec![genesis.instance] })
 }
 
 /// ID.7: whether a change that makes this version can follow; a terminated identity takes none.
@@ -98,16 +105,26 @@ pub fn may_change(account: &Account, version: u64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the account is after a change, or why the change is refused.
+/// What the account is after a change, or why the change is refused; see [`first_account`].
 fn next_account(before: &Standing, change: &IdentityChange, record: Digest) -> Result<Account, Refusal> {
     let old = &before.account;
     may_change(old, change.version)?;
     if change.previous != old.record {
         return Err(Code::VersionConflict.into());
     }
+    let ends = matches!(&change.change, Change::Status(_) | Change::InstanceRevoked(..));
+    let room = Limits::MAXIMA.identity_versions_max - if ends { 0 } else { IDENTITY_VERSIONS_RESERVED };
+    if change.version > room {
+        return Err(Code::CapacityReached.into());
+    }
     let mut account = Account { version: change.version, record, ..old.clone() };
     match &change.change {
         Change::Profile(profile) => {
+            let ProfileChange { display_name, mission, policies, owner } = profile;
+            if display_name.is_none() && mission.is_none() && policies.is_none() && owner.is_none() {
+                return Err(Code::NoChange.into());
+            }
+            check_profile(display_name.as_ref(), mission.as_ref(), policies.as_deref().unwrap_or_default())?;
             if let Some(OwnerChange { owner, consent }) = &profile.owner {
                 let expected = Consent { schema: SCHEMA, agent: before.agent, version: change.version, owner: *owner };
                 let payload = cose::verify(RecordKind::Consent, consent, owner);
@@ -121,6 +138,10 @@ fn next_account(before: &Standing, change: &IdentityChange, record: Digest) -> R
             if status.status == old.status {
                 return Err(Code::NoChange.into());
             }
+            let maximum = Limits::MAXIMA.criteria_bytes_max;
+            if status.reason.is_some_and(|reason| reason.length_bytes > maximum) {
+                return Err(Refusal::too_large("reason", maximum));
+            }
             account.status = status.status;
         }
         Change::InstanceAdded(instance, _) => {
@@ -130,17 +151,14 @@ fn next_account(before: &Standing, change: &IdentityChange, record: Digest) -> R
             }
             account.instances.push(*instance);
         }
-        Change::InstanceRevoked(id) => {
+        Change::InstanceRevoked(id, _) => {
             if old.instance(*id).is_none() {
                 return Err(Code::NotFound.into());
             }
             account.instances.retain(|instance| instance.id() != *id);
         }
-        Change::HomeHost(host) => {
-            if !old.lives_on(host) {
-                return Err(Code::BadReference.into());
-            }
-        }
+        // Goes together with a change of the log's epoch, which no rules version has yet.
+        Change::HomeHost(_) => return Err(Code::UnsupportedVersion.into()),
     }
     Ok(account)
 }
@@ -156,9 +174,7 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, signed: &[u8]) -> Result<(
     match &action.body {
         Body::AgentCreate(genesis) => {
             require(draft.index == 0, Code::BadReference)?;
-            check_lines(&[("name", Some(&genesis.name))])?;
-            check_profile(genesis.display_name.as_ref(), genesis.mission.as_ref(), &genesis.policies)?;
-            require(genesis.instance.signing_key.is_sound(), Code::BadReference)?;
+            let account = first_account(genesis, owner, hash)?;
             let profile = Profile {
                 name: genesis.name,
                 display_name: genesis.display_name,
@@ -169,7 +185,7 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, signed: &[u8]) -> Result<(
                 home: genesis.instance.host,
                 status_reason: None,
             };
-            draft.emit(Effect::IdentitySet(AgentId(hash), first_account(genesis, owner, hash), profile))?;
+            draft.emit(Effect::IdentitySet(AgentId(hash), account, profile))?;
         }
         Body::AgentChange(change) => {
             let Some(ObjectId::Identity(agent)) = action.object else { return Err(Code::BadReference.into()) };
@@ -177,12 +193,9 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, signed: &[u8]) -> Result<(
             // ID.1, ID.4: another owner's signature is worth nothing here.
             require(account.owner == owner, Code::OwnerRequired)?;
             let old = draft.cells().identity(account.version)?.ok_or(Code::NotFound)?;
-            let reserved = !matches!(&change.change, Change::Status(_) | Change::InstanceRevoked(_));
-            let room = Limits::MAXIMA.identity_versions_max - if reserved { IDENTITY_VERSIONS_RESERVED } else { 0 };
             let standing = Standing { agent, account };
             let account = next_account(&standing, change, hash)?;
-            require(change.version <= room, Code::CapacityReached)?;
-            let profile = next_profile(&old.profile, &change.change)?;
+            let profile = next_profile(&old.profile, &change.change);
             draft.emit(Effect::IdentitySet(agent, account, profile))?;
         }
         _ => return Err(Code::BadReference.into()),
@@ -209,41 +222,43 @@ fn check_lines(lines: &[(&'static str, Option<&Commitment>)]) -> Result<(), Refu
     too_long.map_or(Ok(()), |(field, _)| Err(Refusal::too_large(field, maximum)))
 }
 
-fn next_profile(old: &Profile, change: &Change) -> Result<Profile, Refusal> {
+fn next_profile(old: &Profile, change: &Change) -> Profile {
     let mut profile = old.clone();
     match change {
-        Change::Profile(ProfileChange { display_name, mission, policies, owner }) => {
-            if display_name.is_none() && mission.is_none() && policies.is_none() && owner.is_none() {
-                return Err(Code::NoChange.into());
-            }
-            check_profile(display_name.as_ref(), mission.as_ref(), policies.as_deref().unwrap_or_default())?;
+        Change::Profile(ProfileChange { display_name, mission, policies, .. }) => {
             profile.display_name = display_name.or(profile.display_name);
             profile.mission = mission.or(profile.mission);
             if let Some(policies) = policies {
                 profile.policies.clone_from(policies);
             }
         }
-        Change::Status(status) => {
-            let maximum = Limits::MAXIMA.criteria_bytes_max;
-            if status.reason.is_some_and(|reason| reason.length_bytes > maximum) {
-                return Err(Refusal::too_large("reason", maximum));
-            }
-            profile.status_reason = status.reason;
-        }
+        Change::Status(status) => profile.status_reason = status.reason,
         Change::HomeHost(host) => profile.home = *host,
-        Change::InstanceAdded(..) | Change::InstanceRevoked(_) => {}
+        Change::InstanceAdded(..) | Change::InstanceRevoked(..) => {}
     }
-    Ok(profile)
+    profile
 }
 
-/// Brings an account in a log up to date by the records that follow on what the log knows.
+/// Brings an account in a log up to date by the records that follow on what the log knows. Also says whether any of
+/// them took the agent's active state, whatever came after.
 ///
 /// # Errors
 /// [`Rejection::Identity`] if they do not follow on it.
-pub fn account_after(known: Option<Account>, agent: AgentId, records: &[ByteVec]) -> Result<Account, Rejection> {
-    if records.is_empty() {
-        return Err(Rejection::Identity);
+pub fn account_after(
+    known: Option<Account>,
+    agent: AgentId,
+    records: &[ByteVec],
+) -> Result<(Account, bool), Rejection> {
+    let mut standing = known.map(|account| Standing { agent, account });
+    let (mut advanced, mut was_inactive) = (false, false);
+    for record in records {
+        let next = follow(standing.as_ref(), record)?;
+        was_inactive |= next.account.status != Status::Active;
+        advanced = true;
+        standing = Some(next);
     }
-    let standing = follow_all(known.map(|account| Standing { agent, account }), records)?;
-    if standing.agent == agent { Ok(standing.account) } else { Err(Rejection::Identity) }
+    match standing {
+        Some(standing) if advanced && standing.agent == agent => Ok((standing.account, was_inactive)),
+        _ => Err(Rejection::Identity),
+    }
 }

@@ -3,7 +3,7 @@
 use kwoon_keys::Digest;
 use kwoon_keys::id::{AgentId, MemoryId, PublicationId, RequestId};
 
-use crate::action::{Action, Body, MemoryUpdate, ObjectId, Version};
+use crate::action::{Action, Body, MemoryUpdate, ObjectId, Pin, Source, Version};
 use crate::draft::Draft;
 use crate::effect::Effect;
 use crate::fact::{Fact, Rejection};
@@ -28,14 +28,22 @@ pub fn blind(request: &RequestId, place: &[u8; 32]) -> Digest {
     Digest::of("kwoon 1 memory blind", &[request.as_bytes(), place])
 }
 
+/// Whether the parts of a pin belong together: nobody can name another's memory as one's own.
+pub fn is_whole(pin: &Pin) -> bool {
+    pin.version >= 1 && pin.memory == blinded_id(&pin.author, &pin.blind)
+}
+
 /// The memory of an author and a blind.
 pub fn blinded_id(author: &AgentId, blind: &Digest) -> MemoryId {
     MemoryId::of(&[author.as_bytes(), blind.as_bytes()])
 }
 
-/// The blind of the memory whose log begins with this fact.
+/// The blind of the memory whose log, or whose publication, begins with this fact.
 pub fn blind_of(first: &Fact) -> Option<Digest> {
     let opening = first.opening.as_ref()?;
+    if opening.blind.is_some() {
+        return opening.blind;
+    }
     match &opening.origin {
         None => Some(blind(&log::action_of(first)?.request(), &opening.sequencer.0)),
         Some(origin) => {
@@ -123,20 +131,33 @@ fn update_version(draft: &mut Draft<'_>, memory: &Memory, update: &MemoryUpdate)
 
 /// Lets a memory that an entry brought forth begin its own log: version 1 is what the entry pinned.
 ///
+/// The outcome may come from any host, so what its seal says is not enough: the memory's id must follow from the
+/// author's own request in that thread. Otherwise anybody could seal a thread of its own in which it brings forth
+/// somebody else's memory.
+///
 /// # Errors
 /// [`Rejection::Evidence`] if the outcome does not bring forth this memory of this author.
 pub fn begin_born(
     draft: &mut Draft<'_>,
     object: &ObjectId,
     author: AgentId,
+    fact: &Fact,
     effects: &[Effect],
 ) -> Result<(), OpenError> {
+    let (ObjectId::Thread(thread), Some(action)) = (fact.object, log::action_of(fact)) else {
+        return Err(OpenError::Rejected(Rejection::Evidence));
+    };
+    let derived = memory_id(&author, &action.request(), thread.as_bytes());
+    if action.agent() != Some(author) || *object != ObjectId::Memory(derived) {
+        return Err(OpenError::Rejected(Rejection::Evidence));
+    }
     let posted = effects.iter().find_map(|effect| match effect {
         Effect::EntryPosted(posted) if posted.brings_forth && posted.author == author => Some(posted),
         _ => None,
     });
     let posted = posted.ok_or(OpenError::Rejected(Rejection::Evidence))?;
-    if *object != ObjectId::Memory(posted.pin.memory) {
+    let asked = matches!(&action.body, Body::EntryPost(post) if post.source == Source::New(posted.pin.text));
+    if posted.pin.memory != derived || !asked {
         return Err(OpenError::Rejected(Rejection::Evidence));
     }
     let version = Version { text: posted.pin.text, title: None, summary: posted.summary, tags: alloc::vec::Vec::new() };
@@ -166,15 +187,27 @@ pub fn consequence(memory: MemoryId, author: AgentId, index: u64, effects: &[Eff
     })
 }
 
+/// Whether a body asks for what these effects say to the public. Which version is published stands in the memory's log
+/// alone; the rest can be told from the action.
+pub fn asks_for(body: &Body, effects: &[Effect]) -> bool {
+    effects.iter().all(|effect| match (effect, body) {
+        (Effect::MadePublic(..), body) => matches!(body, Body::MemoryPublish),
+        (Effect::MadePrivate, body) => matches!(body, Body::MemoryUnpublish),
+        (Effect::MemoryWithdrawn(_), body) => matches!(body, Body::MemoryWithdraw),
+        (Effect::VersionAdded(_, version, true), Body::MemoryUpdate(update)) => update.version == *version,
+        (Effect::VersionAdded(_, _, true), _) => false,
+        _ => true,
+    })
+}
+
 /// Decides a consequence in a publication's log.
 ///
 /// # Errors
-/// [`Rejection::Evidence`] if the outcome concerns another memory, is not what its author's action asked, says nothing
-/// to the public, or is older than what the publication knows.
+/// [`Rejection::Evidence`] if the outcome concerns another memory, says nothing to the public, or is older than what the
+/// publication knows.
 pub fn decide_consequence(
     draft: &mut Draft<'_>,
     object: &ObjectId,
-    action: &Action,
     author: AgentId,
     fact: &Fact,
     effects: &[Effect],
@@ -182,14 +215,7 @@ pub fn decide_consequence(
     let rejected = OpenError::Rejected(Rejection::Evidence);
     let ObjectId::Memory(memory) = fact.object else { return Err(rejected) };
     let Some(effect) = consequence(memory, author, fact.index, effects) else { return Err(rejected) };
-    let is_asked = match (&action.body, &effect) {
-        (Body::MemoryPublish, Effect::PublicationSet(..)) => true,
-        (Body::MemoryUpdate(update), Effect::PublicationSet(_, _, _, version, _)) => update.version == *version,
-        (Body::MemoryUnpublish, Effect::PublicationEnded(_, withdrawn, _)) => !withdrawn,
-        (Body::MemoryWithdraw, Effect::PublicationEnded(_, withdrawn, _)) => *withdrawn,
-        _ => false,
-    };
-    if !is_asked || action.object != Some(fact.object) || *object != ObjectId::Publication(publication_id(&memory)) {
+    if *object != ObjectId::Publication(publication_id(&memory)) {
         return Err(rejected);
     }
     if draft.index > 0 {

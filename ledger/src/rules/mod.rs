@@ -10,7 +10,6 @@ use kwoon_keys::id::AgentId;
 
 use crate::action::{Action, Body, ObjectId};
 use crate::draft::Draft;
-use crate::effect::Account;
 use crate::fact::Evidence;
 use crate::refusal::{Code, Stop};
 
@@ -53,20 +52,14 @@ pub fn decide(draft: &mut Draft<'_>, question: &Question<'_>, actor: AgentId) ->
     }
 }
 
-/// What an account that changed means for a log beyond the account itself (A3, A5).
+/// What it means for a log beyond the account itself that an agent became inactive, also if it is active again by now:
+/// both may come to a log in one fact, or in two, and the membership ends all the same (A3, A5).
 ///
 /// # Errors
 /// If the state cannot be read.
-pub fn account_changed(
-    draft: &mut Draft<'_>,
-    object: &ObjectId,
-    agent: AgentId,
-    account: &Account,
-) -> Result<(), Stop> {
+pub fn became_inactive(draft: &mut Draft<'_>, object: &ObjectId, agent: AgentId) -> Result<(), Stop> {
     match object {
-        ObjectId::Thread(_) if account.status != crate::action::Status::Active && draft.index > 0 => {
-            thread::deactivated(draft, agent)
-        }
+        ObjectId::Thread(_) => thread::deactivated(draft, agent),
         _ => Ok(()),
     }
 }

@@ -33,6 +33,7 @@ use crate::fault::{Contained, Fault};
 use crate::files;
 use crate::home::{self, AGENT_KEYS, CLEAN, Home, KEYS, STORE};
 use crate::lock::Lock;
+use crate::rebuild::{UNDER_WAY, rebuild_if_interrupted};
 use crate::{STORE_VERSION, VERSION_KEY};
 
 /// How much of the store is kept in memory, in bytes, unless said otherwise.
@@ -66,10 +67,11 @@ impl DiskStore {
     /// Opens the store of a home, with at most `cache_bytes` of it kept in memory.
     ///
     /// Temporary files that a crash left in the home are removed, and so are orphaned content files unless the store
-    /// was closed.
+    /// was closed. A rebuild that a crash interrupted is begun again.
     ///
     /// # Errors
-    /// If the store is open already, damaged or of a newer version. Nothing in the home was changed then.
+    /// If the store is open already, damaged or of a newer version. Nothing in the home was changed then, except by a
+    /// rebuild that failed.
     pub fn open(home: &Home, cache_bytes: usize) -> Result<Self, OpenError> {
         let path = home.path().join(STORE);
         let file = OpenOptions::new().read(true).write(true).open(&path);
@@ -129,6 +131,8 @@ impl DiskStore {
             store.transact(make_tables).map_err(at)?;
         }
         store.tidy().map_err(|fault| fault.at(home, home))?;
+        // Nobody reads a derived table of which a part is missing.
+        rebuild_if_interrupted(&store).map_err(|error| OpenError::Rebuild { path, error })?;
         Ok(store)
     }
 
@@ -171,6 +175,19 @@ impl DiskStore {
             |transaction| {
                 transaction.delete_table(definition(Table::Derived))?;
                 transaction.open_table(definition(Table::Derived))?;
+                Ok(())
+            },
+        )
+    }
+
+    /// Drops all rows of the table `Derived` and notes that it is not whole, in one transaction.
+    pub(crate) fn begin_rebuild(&self) -> Result<(), WriteError> {
+        self.write(
+            || Ok(()),
+            |transaction| {
+                transaction.delete_table(definition(Table::Derived))?;
+                transaction.open_table(definition(Table::Derived))?;
+                transaction.open_table(definition(Table::Meta))?.insert(UNDER_WAY, [].as_slice())?;
                 Ok(())
             },
         )

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use kwoon_keys::files::FileError;
 
+use crate::rebuild::RebuildError;
+
 /// A home or its store cannot be opened. Nothing in the directory was changed, except that the file `lock` may have
 /// been made and locked.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +89,14 @@ pub enum OpenError {
         path: PathBuf,
         /// What is wrong with it.
         what: String,
+    },
+    /// A rebuild of the derived tables that a crash interrupted failed again.
+    #[error("{path}: {error}")]
+    Rebuild {
+        /// The store.
+        path: PathBuf,
+        /// Why.
+        error: RebuildError,
     },
     /// A key file does not hold a key of the expected kind.
     #[error("{path} is not a {kind} key file of a version this kwoon knows; restore it from a backup")]

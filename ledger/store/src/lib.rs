@@ -3,7 +3,8 @@
 //! [`Home`] is one directory with its lock, keys and tokens. [`DiskStore`] keeps the ledger's tables in one redb file
 //! and longer content in files beside it; [`MemoryStore`] answers alike without a disk.
 //!
-//! This crate never decides anything: it knows no record and no rule, only tables of bytes, content and key files.
+//! This crate never decides anything: it knows no record and no rule, only tables of bytes, content and key files. What
+//! a dropped derived table held it asks of the ledger, see [`rebuild()`].
 //! It never talks to the network and reads no clock.
 
 mod content;
@@ -15,6 +16,7 @@ mod held;
 mod home;
 mod lock;
 mod memory;
+mod rebuild;
 
 pub use content::INLINE_BYTES_MAX;
 pub use disk::{CACHE_BYTES_DEFAULT, DiskStore, Snapshot, StoreStats};
@@ -22,6 +24,7 @@ pub use error::{OpenError, TokenError};
 pub use fault::DISK_FULL;
 pub use home::{HOME_VERSION, Home, OpenMode};
 pub use memory::{MemorySnapshot, MemoryStore};
+pub use rebuild::{RebuildError, RebuildReport, Rebuildable, rebuild};
 
 /// The version of the tables this crate reads and writes.
 pub const STORE_VERSION: u32 = 1;

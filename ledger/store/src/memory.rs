@@ -9,6 +9,7 @@ use kwoon_keys::{Digest, Salt};
 use kwoon_ledger::storage::{Batch, Order, Read, ReadError, Row, Store, Table, WriteError};
 
 use crate::content;
+use crate::rebuild::UNDER_WAY;
 use crate::{STORE_VERSION, VERSION_KEY};
 
 type Bytes = Arc<[u8]>;
@@ -60,6 +61,14 @@ impl MemoryStore {
     pub fn clear_derived(&self) -> Result<(), WriteError> {
         Arc::make_mut(&mut self.shared().state).tables.remove(&Table::Derived);
         Ok(())
+    }
+
+    /// Drops the table `Derived` and notes that it is not whole, as the store on disk does.
+    pub(crate) fn begin_rebuild(&self) -> Result<(), WriteError> {
+        self.clear_derived()?;
+        let mut batch = Batch::default();
+        batch.rows.insert((Table::Meta, UNDER_WAY.to_vec()), Some(Vec::new()));
+        self.commit(batch)
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {

@@ -8,7 +8,7 @@ use kwoon_ledger::index;
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Code, Refusal, Stop, require};
 use kwoon_ledger::rules::entry::may_speak;
-use kwoon_ledger::rules::memory::publication_id;
+use kwoon_ledger::rules::memory::{blind_of, publication_id};
 use kwoon_ledger::state::{Cells, Publication};
 use kwoon_ledger::visibility::{self, MemoryView};
 use schemars::JsonSchema;
@@ -140,7 +140,10 @@ fn pinned(
             require(asked == current, Code::MemoryUnreadable)?;
             evidence.push(publication_evidence(acting, &publication)?);
             let (memory, author) = (publication.memory, publication.author);
-            Ok(Source::Pinned(action::Pin { memory, version: current, text: held.text, author }))
+            let object = ObjectId::Publication(publication_id(&memory));
+            let number = index::number(acting.read(), &object)?.ok_or(Code::Internal)?;
+            let blind = blind_of(&log::fact(acting.read(), number, 0)?).ok_or(Code::Internal)?;
+            Ok(Source::Pinned(action::Pin { memory, version: current, text: held.text, author, blind }))
         }
     }
 }

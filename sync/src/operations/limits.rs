@@ -62,7 +62,7 @@ pub fn check(read: &dyn Read, number: ObjectNumber, action: &Action, limits: &Li
                 let size = status.reason.map_or(0, |reason| reason.length_bytes);
                 size_at_most("reason", size, limits.criteria_bytes_max)?;
             }
-            Change::InstanceAdded(..) | Change::InstanceRevoked(_) | Change::HomeHost(_) => {}
+            Change::InstanceAdded(..) | Change::InstanceRevoked(..) | Change::HomeHost(_) => {}
         },
         Body::MemoryPublish
         | Body::MemoryUnpublish

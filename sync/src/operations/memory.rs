@@ -214,7 +214,8 @@ pub fn pin_own(acting: &Acting<'_, '_>, own: &OwnMemory, version: Option<u64>) -
     require(!own.memory.withdrawn, Code::MemoryWithdrawn)?;
     let number = version.unwrap_or(own.memory.version);
     let version = own.version(acting.read(), number)?.ok_or(Code::NotFound)?;
-    Ok(action::Pin { memory: own.memory.memory, version: number, text: version.text, author: own.memory.author })
+    let blind = own.blind(acting.read())?;
+    Ok(action::Pin { memory: own.memory.memory, version: number, text: version.text, author: own.memory.author, blind })
 }
 
 /// Arguments of `memory_get`.

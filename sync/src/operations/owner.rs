@@ -95,15 +95,14 @@ pub fn kind(object: &ObjectId) -> &'static str {
     }
 }
 
+/// Objects by their numbers, and where the next page begins.
+pub type ObjectPage = (Vec<(ObjectNumber, ObjectId)>, Option<String>);
+
 /// One page of the objects of this host, and where the next begins.
 ///
 /// # Errors
 /// If the cursor is not one, or the store cannot be read.
-pub fn object_page(
-    view: &View<'_>,
-    cursor: Option<&str>,
-    limit: usize,
-) -> Result<(Vec<(ObjectNumber, ObjectId)>, Option<String>), Stop> {
+pub fn object_page(view: &View<'_>, cursor: Option<&str>, limit: usize) -> Result<ObjectPage, Stop> {
     let from: ObjectNumber = cursor.map(|text| read_cursor(b"objects", &[0; 16], text)).transpose()?.unwrap_or(0);
     let mut objects = log::objects(view.read, from, limit + 1)?;
     let next = (objects.len() > limit).then(|| objects.pop()).flatten();

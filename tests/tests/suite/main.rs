@@ -9,6 +9,7 @@ mod events;
 mod forged;
 mod identity;
 mod invariants;
+mod ledger_rebuild;
 mod memory;
 mod story;
 mod threads;
