@@ -26,8 +26,6 @@ pub enum Table {
     Outcomes,
     /// Request id to what is kept beside an action on its host (EV.1): idempotency key, receipt time. Primary.
     Envelopes,
-    /// Records of unknown versions and kinds that were set aside (EV.3). Primary.
-    Quarantine,
     /// Single values: format version, last recorded time, next numbers, choices of the owner. Primary.
     Meta,
     /// Everything that follows from the tables above: object states, indexes, the turn. May be dropped and rebuilt.
@@ -36,14 +34,13 @@ pub enum Table {
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::Objects,
         Self::Log,
         Self::Seals,
         Self::Arrivals,
         Self::Outcomes,
         Self::Envelopes,
-        Self::Quarantine,
         Self::Meta,
         Self::Derived,
     ];
@@ -57,7 +54,6 @@ impl Table {
             Self::Arrivals => "arrivals",
             Self::Outcomes => "outcomes",
             Self::Envelopes => "envelopes",
-            Self::Quarantine => "quarantine",
             Self::Meta => "meta",
             Self::Derived => "derived",
         }

@@ -621,10 +621,9 @@ impl Owning<'_, '_> {
         &self.round.sequencer.overlay
     }
 
-    /// Commits to a text in a field of the request.
-    pub fn commit(&mut self, field: &str, text: &str) -> Commitment {
-        let place = self.round.keyring.host.public().0;
-        let salt = self.secret.salt(&self.request, &place, field);
+    /// Commits to a text in a field of the request at a place: the agent, or the creating host for a new one.
+    pub fn commit(&mut self, place: &[u8; 32], field: &str, text: &str) -> Commitment {
+        let salt = self.secret.salt(&self.request, place, field);
         let commitment = Commitment::to(&salt, text.as_bytes());
         self.contents.push((commitment, salt, text.as_bytes().to_vec()));
         commitment

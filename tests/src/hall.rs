@@ -202,29 +202,12 @@ impl Hall {
 
     /// Several calls of acting operations in one round, decided over one state; the envelopes of the answers.
     pub fn round(&mut self, calls: &[(&Agent, &str, Value)]) -> Vec<Value> {
-        let mut requests = Vec::new();
-        for (caller, operation, arguments) in calls {
-            self.calls += 1;
-            let operation = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
-            assert!(operation.is_action(), "a round takes actions");
-            let arguments = argument::read(arguments.to_string().as_bytes()).expect("arguments");
-            let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
-            requests.push(((), Request { caller: caller.caller, operation, arguments, entropy }));
-        }
-        let batch = self.host.take(&self.snapshot(), self.now, requests);
-        let committed = self.store.commit(batch).is_ok();
-        let replies = self.host.committed(committed).into_iter();
-        replies.map(|(_, reply)| reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())).collect()
+        self.together(calls, true)
     }
 
     /// Calls an acting operation whose commit fails; the envelope of the answer.
     pub fn call_uncommitted(&mut self, caller: &Agent, operation: &str, arguments: &Value) -> Value {
-        let operation = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
-        let arguments = argument::read(arguments.to_string().as_bytes()).expect("arguments");
-        let request = Request { caller: caller.caller, operation, arguments, entropy: [0; 32] };
-        self.host.take(&self.snapshot(), self.now, vec![((), request)]);
-        let (_, reply) = self.host.committed(false).pop().expect("one reply");
-        reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())
+        self.together(&[(caller, operation, arguments.clone())], false).pop().expect("one reply")
     }
 
     /// The host's key pair (`host`) or the owner's (`owner`).

@@ -50,7 +50,11 @@ pub struct AgentCreate {
     predecessor: Option<AgentRef>,
 }
 
-fn policies(owning: &mut Owning<'_, '_>, arguments: Vec<PolicyArgument>) -> Result<Vec<PolicyRef>, Refusal> {
+fn policies(
+    owning: &mut Owning<'_, '_>,
+    place: &[u8; 32],
+    arguments: Vec<PolicyArgument>,
+) -> Result<Vec<PolicyRef>, Refusal> {
     let limit = owning.round.limits.tags_max;
     if arguments.len() as u64 > limit {
         return Err(Refusal::too_large("policy_refs", limit));
@@ -58,7 +62,7 @@ fn policies(owning: &mut Owning<'_, '_>, arguments: Vec<PolicyArgument>) -> Resu
     let arguments = arguments.iter().enumerate();
     Ok(arguments
         .map(|(at, argument)| PolicyRef {
-            name: owning.commit(&format!("policy {at}"), &argument.policy.0),
+            name: owning.commit(place, &format!("policy {at}"), &argument.policy.0),
             version: argument.version,
         })
         .collect())
@@ -81,19 +85,17 @@ impl Owns for AgentCreate {
             opening: SealedBoxKey::from_seed(owning.random("encryption key")),
             secrets: vec![RequestSecret::new(owning.random("request secret"))],
         };
+        let host = owning.round.keyring.host.public();
+        let place = &host.0;
         let genesis = Genesis {
             nonce: Digest(owning.random("nonce")),
             created_at: owning.round.now,
             predecessor,
-            name: owning.commit("name", &name),
-            display_name: self.display_name.map(|text| owning.commit("display_name", &text.0)),
-            mission: self.mission.map(|text| owning.commit("mission", &text.0)),
-            policies: policies(owning, self.policy_refs.unwrap_or_default())?,
-            instance: Instance {
-                signing_key: keys.signing.public(),
-                encryption_key: keys.opening.public(),
-                host: owning.round.keyring.host.public(),
-            },
+            name: owning.commit(place, "name", &name),
+            display_name: self.display_name.map(|text| owning.commit(place, "display_name", &text.0)),
+            mission: self.mission.map(|text| owning.commit(place, "mission", &text.0)),
+            policies: policies(owning, place, self.policy_refs.unwrap_or_default())?,
+            instance: Instance { signing_key: keys.signing.public(), encryption_key: keys.opening.public(), host },
         };
         Ok(OwnerPlan { object: None, body: Body::AgentCreate(genesis), instance: Some((name, keys)) })
     }
@@ -108,16 +110,10 @@ fn changeable(owning: &Owning<'_, '_>, agent: &AgentRef, expected: Option<u64>) 
     Ok((agent, account))
 }
 
-/// The version that a change makes.
-fn changed(
-    owning: &Owning<'_, '_>,
-    agent: &AgentRef,
-    expected: Option<u64>,
-    change: Change,
-) -> Result<OwnerPlan, Stop> {
-    let (agent, account) = changeable(owning, agent, expected)?;
+/// The next record of an identity.
+fn changed(agent: AgentId, account: &Account, change: Change) -> OwnerPlan {
     let change = IdentityChange { version: account.version + 1, previous: account.record, change };
-    Ok(OwnerPlan { object: Some(agent), body: Body::AgentChange(change), instance: None })
+    OwnerPlan { object: Some(agent), body: Body::AgentChange(change), instance: None }
 }
 
 /// A new owner and its consent.
@@ -166,14 +162,15 @@ impl Owns for AgentUpdate {
 
     fn plan(self, owning: &mut Owning<'_, '_>) -> Result<OwnerPlan, Stop> {
         let owner = self.owner.as_ref().map(OwnerArgument::read).transpose()?;
-        changeable(owning, &self.agent, Some(self.expected_version))?;
+        let (agent, account) = changeable(owning, &self.agent, Some(self.expected_version))?;
+        let place = agent.as_bytes();
         let profile = ProfileChange {
-            display_name: self.display_name.map(|text| owning.commit("display_name", &text.0)),
-            mission: self.mission.map(|text| owning.commit("mission", &text.0)),
-            policies: self.policy_refs.map(|arguments| policies(owning, arguments)).transpose()?,
+            display_name: self.display_name.map(|text| owning.commit(place, "display_name", &text.0)),
+            mission: self.mission.map(|text| owning.commit(place, "mission", &text.0)),
+            policies: self.policy_refs.map(|arguments| policies(owning, place, arguments)).transpose()?,
             owner,
         };
-        changed(owning, &self.agent, Some(self.expected_version), Change::Profile(profile))
+        Ok(changed(agent, &account, Change::Profile(profile)))
     }
 }
 
@@ -191,9 +188,9 @@ macro_rules! status_changes {
 
         impl Owns for $name {
             fn plan(self, owning: &mut Owning<'_, '_>) -> Result<OwnerPlan, Stop> {
-                let reason = self.reason.map(|text| owning.commit("reason", &text.0));
-                let change = Change::Status(StatusChange { status: $status, reason });
-                changed(owning, &self.agent, None, change)
+                let (agent, account) = changeable(owning, &self.agent, None)?;
+                let reason = self.reason.map(|text| owning.commit(agent.as_bytes(), "reason", &text.0));
+                Ok(changed(agent, &account, Change::Status(StatusChange { status: $status, reason })))
             }
         }
     )*};

@@ -144,7 +144,7 @@ fn a_revoked_instance_acts_no_more_once_the_log_knows() {
     let mut log = busy.log();
     let action = log.action(&busy.hall, &busy.alice, post("late"));
     let Actor::Agent(_, instance) = action.actor else { panic!("an agent") };
-    let revoked = record(&busy.hall, &busy.alice, Change::InstanceRevoked(instance));
+    let revoked = record(&busy.hall, &busy.alice, Change::InstanceRevoked(instance, Vec::new()));
     log.push_account(&busy.alice, vec![sign(&revoked, &busy.hall.key("owner"))]);
     let why = log.rejects_next(Cause::Action(sign(&action, &busy.key(&busy.alice))));
     assert_eq!(why, rejected(Rejection::UnknownInstance));

@@ -575,7 +575,9 @@ fn an_instance_that_was_revoked_acts_no_more_and_stays_in_the_chain() {
     let alice = hall.agent("alice");
     let thread = hall.thread(&alice, &[]);
     let (key, instance) = further(0x31);
-    for change in [Change::InstanceAdded(instance, ByteVec::from(Vec::new())), Change::InstanceRevoked(instance.id())] {
+    for change in
+        [Change::InstanceAdded(instance, ByteVec::from(Vec::new())), Change::InstanceRevoked(instance.id(), Vec::new())]
+    {
         let signed = sign(&record(&hall, &alice, change), &hall.key("owner"));
         seal_record(&mut hall, &alice, signed);
     }
@@ -597,7 +599,8 @@ fn a_host_whose_own_instance_was_revoked_acts_for_the_agent_no_more() {
     let alice = hall.agent("alice");
     let (_, instance) = further(0x31);
     let own = kwoon_tests::forge::instance_id(&hall, &alice);
-    for change in [Change::InstanceAdded(instance, ByteVec::from(Vec::new())), Change::InstanceRevoked(own)] {
+    for change in [Change::InstanceAdded(instance, ByteVec::from(Vec::new())), Change::InstanceRevoked(own, Vec::new())]
+    {
         let signed = sign(&record(&hall, &alice, change), &hall.key("owner"));
         seal_record(&mut hall, &alice, signed);
     }
@@ -611,7 +614,7 @@ fn instances_that_are_known_unknown_weak_or_too_many_are_refused() {
     let alice = hall.agent("alice");
     let key = hall.key("owner");
     let (_, instance) = further(0x31);
-    let none = Change::InstanceRevoked(instance.id());
+    let none = Change::InstanceRevoked(instance.id(), Vec::new());
     let signed = sign(&record(&hall, &alice, none), &key);
     record_refused(&mut hall, &alice, signed, Code::NotFound);
     let added = |hall: &Hall, instance| {

@@ -4,8 +4,8 @@ use kwoon_keys::id::{EngagementId, PublicationId, RequestId, TaskId};
 use kwoon_keys::{RecordKind, cbor};
 use kwoon_ledger::action::{
     Action, Actor, AdmissionUse, Assign, Body, Change, Consent, EntryPost, Genesis, IdentityChange, MediaType,
-    MemoryUpdate, ObjectId, Output, OwnerChange, Position, ProfileChange, Role, SCHEMA, Source, Status, StatusChange,
-    ThreadCreate,
+    MemoryUpdate, ObjectId, Output, OwnerChange, Position, ProfileChange, Role, SCHEMA, SecretGrant, Source, Status,
+    StatusChange, ThreadCreate,
 };
 use kwoon_ledger::limits::ACTION_VALIDITY;
 use kwoon_ledger::rules::identity::record_hash;
@@ -178,8 +178,13 @@ fn add_parts(vectors: &mut Vectors) {
     vectors.record("ThreadCreate", &ThreadCreate { subject: Some(commitment(0x36)), admission: Some(grant()) });
     vectors.record("MemoryUpdate", &MemoryUpdate { version: version(), expected_version: Some(1) });
     vectors.record("StatusChange", &StatusChange { status: Status::Deactivated, reason: Some(commitment(0x25)) });
-    let change = Change::InstanceRevoked(instance_id());
+    let change = Change::InstanceRevoked(instance_id(), vec![secret_grant()]);
+    vectors.record("SecretGrant", &secret_grant());
     vectors.record("IdentityChange", &IdentityChange { version: 2, previous: digest(0x26), change });
+}
+
+fn secret_grant() -> SecretGrant {
+    SecretGrant { instance: instance_id(), sealed: ByteVec::from(vec![0x61, 0x67, 0x65]) }
 }
 
 fn changes(consent: ByteVec) -> Vec<Change> {
@@ -188,7 +193,7 @@ fn changes(consent: ByteVec) -> Vec<Change> {
         Change::Profile(ProfileChange { owner, ..ProfileChange::default() }),
         Change::Status(StatusChange { status: Status::Deactivated, reason: Some(commitment(0x25)) }),
         Change::InstanceAdded(instance(), ByteVec::from(vec![0x61, 0x67, 0x65])),
-        Change::InstanceRevoked(instance_id()),
+        Change::InstanceRevoked(instance_id(), vec![secret_grant()]),
         Change::HomeHost(host().public()),
     ]
 }

@@ -5,7 +5,7 @@ use kwoon_ledger::action::{ObjectId, SCHEMA, attempt_hash};
 use kwoon_ledger::effect::Effect;
 use kwoon_ledger::fact::{
     Cause, DetailValue, Due, EpochChange, EpochReason, EpochStatement, Evidence, Fact, Opening, Origin, Outcome,
-    OutcomeRecord, OutcomeResult, RULES, RefusalDetail, Seal, SealedOutcome, Statement, fact_hash, head_hash,
+    OutcomeRecord, OutcomeResult, RULES, RefusalDetail, Seal, SealedOutcome, Signer, Statement, fact_hash, head_hash,
     running_digest,
 };
 use kwoon_ledger::time::Time;
@@ -78,6 +78,7 @@ fn epoch_statement() -> EpochStatement {
         reason: EpochReason::Handover,
         index: 302,
         head: digest(0x33),
+        signer: Signer::Host(host().public()),
     }
 }
 
@@ -155,9 +156,21 @@ pub fn add(vectors: &mut Vectors) {
         head: digest(0x33),
         log_time: NOON,
         nonce: digest(0x43),
+        host: host().public(),
     };
     vectors.signed("Statement", RecordKind::Statement, &statement, &host());
     vectors.signed("EpochStatement", RecordKind::Epoch, &epoch_statement(), &host());
+    let signers =
+        [Signer::Host(host().public()), Signer::Agent(agent(), instance_id()), Signer::Owner(next_owner().public())];
+    for signer in signers {
+        // A new variant gets a vector here.
+        let name = match signer {
+            Signer::Host(_) => "Signer::Host",
+            Signer::Agent(..) => "Signer::Agent",
+            Signer::Owner(_) => "Signer::Owner",
+        };
+        vectors.record(name, &signer);
+    }
     vectors.record("EpochChange", &epoch_change());
     let reasons = [
         EpochReason::Handover,

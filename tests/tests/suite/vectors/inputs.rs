@@ -102,7 +102,7 @@ pub fn bare_version() -> Version {
 }
 
 pub fn pin() -> Pin {
-    Pin { memory: memory(), version: 2, text: text(), author: agent() }
+    Pin { memory: memory(), version: 2, text: text(), author: agent(), blind: digest(0xb2) }
 }
 
 pub fn grant() -> Grant {
