@@ -118,8 +118,31 @@ pub fn event(
         causation_id: causation,
         trace_id: None,
         authorization_context: json!({"rules": rules, "epoch": fact.epoch}),
-        payload: json!({"index": fact.index, "effects": effects}),
+        payload: payload(fact, effects),
     }
+}
+
+/// What happened: the effects, and for what was no action, what it followed.
+fn payload(fact: &Fact, effects: Vec<Value>) -> Value {
+    let mut payload = json!({"index": fact.index, "effects": effects});
+    match &fact.cause {
+        Cause::Action(_) | Cause::Epoch(_) => {}
+        Cause::Expiry(Due::Delivery(assignment)) => {
+            payload["due"] = json!({"duty": "deliver", "assignment": assignment.to_string()});
+        }
+        Cause::Expiry(Due::Judgment(assignment)) => {
+            payload["due"] = json!({"duty": "judge", "assignment": assignment.to_string()});
+        }
+        Cause::Account(agent, records) => {
+            payload["account"] = json!({"agent": agent.to_string(), "records": records.len()});
+        }
+        Cause::Consequence(outcome) => {
+            if let Ok(followed) = Fact::read(&outcome.fact) {
+                payload["follows"] = json!({"object": followed.object.to_string(), "index": followed.index});
+            }
+        }
+    }
+    payload
 }
 
 /// What brought a fact about, in a word.

@@ -193,8 +193,10 @@ fn an_expiry_is_sealed_at_its_own_time_however_late_the_host_is() {
     hall.post(&alice, &thread, json!({"ask": []}));
     let facts = hall.facts(&thread);
     let expiries: Vec<_> = facts.iter().filter(|fact| fact["cause"] == "expiry").collect();
-    let about: Vec<_> =
-        expiries.iter().map(|fact| (text(&fact["log_time"]), text(&fact["about"]["assignment"]))).collect();
+    let about: Vec<_> = expiries
+        .iter()
+        .map(|fact| (text(&fact["event"]["occurred_at"]), text(&fact["event"]["payload"]["due"]["assignment"])))
+        .collect();
     let expected = [("2026-11-30T13:00:00.000Z", &fast), ("2026-11-30T14:00:00.000Z", &slow)];
     assert_eq!(about, expected.map(|(time, work)| (time.to_owned(), work.clone())));
     assert_eq!(facts.last().unwrap()["cause"], "action", "and all of them before the action");
@@ -607,7 +609,10 @@ fn a_deadline_that_ends_two_duties_of_one_agent_ends_each_once() {
     let expected = ["obligation_ended judge membership_ended", "judgment_forfeited", "membership_ended left"];
     assert_eq!(effects(&left), expected);
     hall.advance(HOUR);
-    let ends = hall.facts(&thread).into_iter().flat_map(|fact| fact["effects"].as_array().unwrap().clone());
+    let ends = hall
+        .facts(&thread)
+        .into_iter()
+        .flat_map(|fact| fact["event"]["payload"]["effects"].as_array().unwrap().clone());
     let ends: Vec<_> = ends.filter(|effect| effect["kind"] == "assignment_ended").collect();
     assert_eq!(ends.len(), 2);
     assert_eq!((&ends[0]["assignment"], &ends[1]["assignment"]), (&json!(taken), &json!(delivered)));

@@ -150,7 +150,9 @@ fn what_has_happened_is_named_in_the_past_and_what_is_wanted_as_a_command() {
     for object in [&alice.id, &thread, &memory] {
         let log = hall.ok(&owner(), "object_log", json!({"object": object, "limit": 50}));
         for fact in log["result"]["facts"].as_array().unwrap() {
-            effects.extend(fact["effects"].as_array().unwrap().iter().map(|effect| text(&effect["kind"])));
+            effects.extend(
+                fact["event"]["payload"]["effects"].as_array().unwrap().iter().map(|effect| text(&effect["kind"])),
+            );
         }
     }
     assert!(effects.len() > 14, "{effects:?}");

@@ -861,15 +861,16 @@ fn a_reference_pins_the_version_and_text_that_the_evidence_shows() {
     };
     assert_eq!(change(|pin| pin.version = 1), FoldError::Refused(Code::NotFound));
     assert_eq!(change(|pin| pin.text.commitment.length_bytes += 1), FoldError::Refused(Code::NotFound));
-    assert_eq!(change(|pin| pin.memory.0 = Digest::of("x", &[])), FoldError::Refused(Code::NotFound));
-    // Passing it off as one's own gives other effects than were recorded.
+    assert_eq!(change(|pin| pin.memory.0 = Digest::of("x", &[])), FoldError::Refused(Code::BadReference));
+    assert_eq!(change(|pin| pin.blind = Digest::of("x", &[])), FoldError::Refused(Code::BadReference));
+    // A memory's id is made of its author, so nobody passes another's off as one's own.
     let alice = referred.alice.full_id();
     let why = referred.log.rejects_action(referred.at, &key, |action| {
         let Body::EntryPost(post) = &mut action.body else { panic!("an entry") };
         let Source::Pinned(pin) = &mut post.source else { panic!("a reference") };
         pin.author = alice;
     });
-    assert_eq!(why, rejected(Rejection::Digest));
+    assert_eq!(why, FoldError::Refused(Code::BadReference));
 }
 
 // ------------------------------------------------------------------------------------------------ consequences
@@ -1278,7 +1279,10 @@ fn a_record_that_the_identitys_own_log_refuses_is_no_account_elsewhere() {
         kwoon_ledger::action::ProfileChange { policies: Some(vec![policy; 65]), ..Default::default() },
     ];
     for change in changes {
-        let signed = sign(&record(&busy.hall, &busy.alice, Change::Profile(change)), &key);
+        let mut action = record(&busy.hall, &busy.alice, Change::Profile(change));
+        // Signed when the identity's log last moved, so that nothing is wrong but what it says.
+        action.issued_at = kwoon_tests::hall::START;
+        let signed = sign(&action, &key);
         let own = Log::of(&busy.hall, &busy.alice.id).rejects_next(Cause::Action(signed.clone()));
         assert!(matches!(own, FoldError::Refused(Code::NoChange | Code::ContentTooLarge)), "{own:?}");
         let why = log.rejects_next(Cause::Account(busy.alice.full_id(), vec![signed]));

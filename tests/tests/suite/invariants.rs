@@ -606,7 +606,8 @@ fn content_does_nothing_whatever_it_says() {
         let work = &posted["result"]["assignment"];
         hall.ok(&bob, "assignment_take", json!({"assignment": work, "output": {"text": words}}));
         hall.ok(&alice, "assignment_return", json!({"assignment": work, "reason": words}));
-        let effects: Vec<_> = hall.facts(&thread).into_iter().map(|fact| fact["effects"].clone()).collect();
+        let effects: Vec<_> =
+            hall.facts(&thread).into_iter().map(|fact| fact["event"]["payload"]["effects"].clone()).collect();
         let members = hall.all(&alice, "member_list", json!({"thread": thread}), "members");
         (effects, members, hall.turn(&alice), hall.turn(&bob))
     });
@@ -624,12 +625,12 @@ fn every_change_traces_to_an_action_an_expiry_or_an_account() {
     for object in objects {
         for fact in hall.facts(object["object"].as_str().unwrap()) {
             let cause = text(&fact["cause"]);
-            let effects = fact["effects"].as_array().unwrap();
+            let effects = fact["event"]["payload"]["effects"].as_array().unwrap();
             match cause.as_str() {
-                "action" => assert!(fact["about"]["action"].is_string(), "{fact}"),
-                "expiry" => assert!(fact["about"]["due"].is_string()),
+                "action" => assert!(fact["command"]["message_id"].is_string(), "{fact}"),
+                "expiry" => assert!(fact["event"]["payload"]["due"]["duty"].is_string()),
                 // A consequence changes what the public may know by an action in the memory's own log.
-                "consequence" => assert!(text(&fact["about"]["object"]).starts_with("mem_")),
+                "consequence" => assert!(text(&fact["event"]["payload"]["follows"]["object"]).starts_with("mem_")),
                 "account" => assert!(effects.iter().all(|effect| effect["kind"] != "entry_posted")),
                 other => panic!("{other} causes nothing"),
             }
@@ -845,7 +846,7 @@ impl Crowd {
         let (mut running, mut ended) = (BTreeSet::new(), BTreeSet::new());
         for thread in &self.threads.clone() {
             for fact in self.hall.facts(thread) {
-                for effect in fact["effects"].as_array().unwrap() {
+                for effect in fact["event"]["payload"]["effects"].as_array().unwrap() {
                     let id = effect["obligation"].as_str().unwrap_or_default().to_owned();
                     let assignment = effect["assignment"].as_str().unwrap_or_default().to_owned();
                     match effect["kind"].as_str().unwrap() {

@@ -628,7 +628,7 @@ fn a_deactivation_ends_every_membership_in_one_fact_of_each_thread() {
         let last = facts.last().unwrap();
         assert_eq!(last["cause"], "account");
         let ended = json!({"kind": "membership_ended", "agent": bob.id, "how": "inactive"});
-        assert_eq!(last["effects"].as_array().unwrap().last(), Some(&ended));
+        assert_eq!(last["event"]["payload"]["effects"].as_array().unwrap().last(), Some(&ended));
     }
     assert_disentangled(&mut hall, &alice, &bob, &was);
     // A2: what it did keeps its author.
@@ -682,7 +682,8 @@ fn a_thread_that_loses_its_last_governor_by_a_deactivation_closes_in_the_same_fa
     hall.ok(&owner(), "agent_deactivate", json!({"agent": alice.id}));
     let facts = hall.facts(&thread);
     assert_eq!(facts.len(), before + 1);
-    let kinds: Vec<_> = facts[before]["effects"].as_array().unwrap().iter().map(|e| text(&e["kind"])).collect();
+    let kinds: Vec<_> =
+        facts[before]["event"]["payload"]["effects"].as_array().unwrap().iter().map(|e| text(&e["kind"])).collect();
     assert_eq!(kinds, ["membership_ended", "obligation_ended", "admission_voided", "thread_closed"]);
     assert_eq!(thread_state(&mut hall, &bob, &thread), "closed");
     assert_eq!(hall.turn(&carol), []);
@@ -703,7 +704,7 @@ fn a_thread_with_another_governor_stays_open() {
     hall.refused(&bob, "thread_leave", json!({"thread": thread}), "last_governor");
     hall.ok(&owner(), "agent_deactivate", json!({"agent": bob.id}));
     let last = hall.facts(&thread).pop().unwrap();
-    assert_eq!(last["effects"].as_array().unwrap().last().unwrap()["kind"], "thread_closed");
+    assert_eq!(last["event"]["payload"]["effects"].as_array().unwrap().last().unwrap()["kind"], "thread_closed");
 }
 
 // ------------------------------------------------------------------ the atoms stay apart

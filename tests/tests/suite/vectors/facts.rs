@@ -165,9 +165,9 @@ pub fn add(vectors: &mut Vectors) {
     for signer in signers {
         // A new variant gets a vector here.
         let name = match signer {
-            Signer::Host(_) => "Signer::Host",
-            Signer::Agent(..) => "Signer::Agent",
-            Signer::Owner(_) => "Signer::Owner",
+            Signer::Host(_) => "Signer.Host",
+            Signer::Agent(..) => "Signer.Agent",
+            Signer::Owner(_) => "Signer.Owner",
         };
         vectors.record(name, &signer);
     }
