@@ -73,6 +73,25 @@ fn a_refusal_states_reason_remedy_and_step_and_changes_nothing() {
 }
 
 #[test]
+fn a_refusal_in_a_round_with_others_leaves_nothing_between_them() {
+    rule!(refused, "L2.2", "L2.1");
+    let (_, [alice, bob, _], thread) = hall();
+    let post = (&alice, "entry_post", json!({"thread": thread, "text": "x", "ask": [bob.id], "idempotency_key": "a"}));
+    // It gets as far as the rules, which have ended a response by then.
+    let offer = json!({"to": bob.id, "criteria": "x", "redoes": "asg_aaaaaaaaaaaaaaaaaaaaaaaaaa"});
+    let reply = json!({"thread": thread, "text": "x", "reply_to": 1, "assign": offer});
+    let last = (&bob, "entry_post", json!({"thread": thread, "text": "y", "ask": [], "idempotency_key": "b"}));
+    let (mut with, ..) = hall();
+    let (mut without, ..) = hall();
+    let answers = with.together(&[post.clone(), (&bob, "entry_post", reply), last.clone()], true);
+    assert_eq!(answers[1]["error"]["code"], "bad_reference");
+    assert_eq!(answers[2]["result"]["entry"], 2, "a refusal takes no number");
+    without.together(&[post, last], true);
+    assert_eq!(with.trace(), without.trace());
+    assert_eq!(with.turn(&bob), [("respond".into(), 1)]);
+}
+
+#[test]
 fn a_post_with_a_text_equals_a_memory_and_a_post_that_pins_it() {
     rule!(holds, "L2.3");
     let outcomes = [true, false].map(|combined| {
@@ -399,6 +418,19 @@ fn a_success_without_new_effect_is_repeated_as_such() {
     hall.refused(&bob, "thread_join", other, "idempotency_conflict");
     let found = hall.ok(&bob, "receipt_get", json!({"operation": "thread_join", "key": "again"}));
     assert_eq!((&found["receipt"], &found["result"]), (&existing["receipt"], &existing["result"]));
+}
+
+#[test]
+fn a_token_is_given_with_the_first_success_only() {
+    rule!(holds, "L3.4");
+    let mut hall = Hall::new();
+    let create = json!({"name": "alice", "idempotency_key": "k"});
+    let first = hall.try_call(&owner(), "agent_create", create.clone()).unwrap();
+    assert!(first.secret.is_some());
+    hall.restart();
+    let again = hall.try_call(&owner(), "agent_create", create).unwrap();
+    assert!(again.secret.is_none());
+    assert_eq!((again.receipt, again.result), (first.receipt, first.result));
 }
 
 #[test]
