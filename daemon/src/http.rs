@@ -142,14 +142,14 @@ async fn operation(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>
     let started = Instant::now();
     let (parts, body) = request.into_parts();
     let name = parts.uri.path().strip_prefix("/v1/").unwrap_or_default().to_owned();
-    let body = match read_body(&shared, &parts.headers, body).await {
-        Ok(body) => body,
-        Err(response) => return response,
-    };
     let caller = bearer(&parts.headers).and_then(|token| shared.writer.caller(token));
-    let answer = match caller {
-        None => Err(Code::Unauthenticated.into()),
-        Some(caller) => match operations::find(&name) {
+    // What comes without a token is read to its end like all else, but not kept.
+    let limit = if caller.is_some() { shared.writer.published().limits.request_bytes_max } else { 0 };
+    let body = read_body(&parts.headers, body, limit).await;
+    let answer = match (caller, body) {
+        (None, _) => Err(Code::Unauthenticated.into()),
+        (Some(_), Err(problem)) => return problem.response(limit),
+        (Some(caller), Ok(body)) => match operations::find(&name) {
             Some(operation) if parts.method == Method::POST => {
                 call(&shared, caller, operation, body, trace_id(&parts.headers)).await
             }
@@ -181,21 +181,18 @@ fn trace_id(headers: &HeaderMap) -> Option<String> {
 
 /// Reads a body up to the limit. A larger one is read to its end and dropped, so that its sender gets the answer; beyond
 /// 256 MiB the connection is given up.
-async fn read_body(shared: &Shared, headers: &HeaderMap, mut body: Body) -> Result<Vec<u8>, Response> {
-    let limit = shared.writer.published().limits.request_bytes_max;
-    let too_large = || error(&Refusal::too_large("body", limit));
+async fn read_body(headers: &HeaderMap, mut body: Body, limit: u64) -> Result<Vec<u8>, BodyError> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|bytes| bytes > DRAINED_MAX) {
-        return Err(closing(too_large()));
+        return Err(BodyError::Endless);
     }
     let read = async {
         let (mut bytes, mut total) = (Vec::new(), 0u64);
         while let Some(frame) = body.frame().await {
-            let Ok(frame) = frame else { return Err(closing(error(&Refusal::argument("body", "a whole body")))) };
-            let Ok(data) = frame.into_data() else { continue };
+            let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
             total += data.len() as u64;
             if total > DRAINED_MAX {
-                return Err(closing(too_large()));
+                return Err(BodyError::Endless);
             }
             if total > limit {
                 bytes = Vec::new();
@@ -203,11 +200,33 @@ async fn read_body(shared: &Shared, headers: &HeaderMap, mut body: Body) -> Resu
                 bytes.extend_from_slice(&data);
             }
         }
-        if total > limit { Err(too_large()) } else { Ok(bytes) }
+        if total > limit { Err(BodyError::TooLarge) } else { Ok(bytes) }
     };
-    timeout(BODY_TIME, read)
-        .await
-        .unwrap_or_else(|_| Err(closing(error(&Refusal::argument("body", "sent within 60 s")))))
+    timeout(BODY_TIME, read).await.unwrap_or(Err(BodyError::Slow))
+}
+
+/// Why there is no body to work with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyError {
+    /// Over the limit, and read to its end.
+    TooLarge,
+    /// Over what is even read.
+    Endless,
+    /// It ended before its end.
+    Broken,
+    /// It took too long.
+    Slow,
+}
+
+impl BodyError {
+    fn response(self, limit: u64) -> Response {
+        match self {
+            Self::TooLarge => error(&Refusal::too_large("body", limit)),
+            Self::Endless => closing(error(&Refusal::too_large("body", limit))),
+            Self::Broken => closing(error(&Refusal::argument("body", "a whole body"))),
+            Self::Slow => closing(error(&Refusal::argument("body", "sent within 60 s"))),
+        }
+    }
 }
 
 fn closing(mut response: Response) -> Response {

@@ -120,7 +120,7 @@ impl<'a> Sequencer<'a> {
     pub fn act(
         &mut self,
         candidate: Candidate,
-        allows: impl FnOnce(&dyn Read, ObjectNumber) -> Result<(), Stop>,
+        allows: impl FnOnce(&dyn Read, &Sealed) -> Result<(), Stop>,
     ) -> Result<Sealed, Stop> {
         let known = index::number(&self.overlay, &candidate.object)?;
         if let Some(number) = known {
@@ -135,9 +135,7 @@ impl<'a> Sequencer<'a> {
             unsealed: BTreeSet::new(),
         };
         let sealed = layer.act_in_layer(known, candidate, &action).map_err(refused)?;
-        if !sealed.existing {
-            allows(&layer.overlay, sealed.number)?;
-        }
+        allows(&layer.overlay, &sealed)?;
         let Sequencer { overlay, unsealed, .. } = layer;
         let batch = overlay.batch;
         self.overlay.absorb(batch);

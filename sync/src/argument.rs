@@ -125,15 +125,29 @@ fn explain(path: &str, message: &str) -> Refusal {
     Refusal::from(Code::InvalidArgument).with("field", Detail::Text(field)).with("expected", Detail::Text(expected))
 }
 
-/// A string that `read` accepts, described for error and schema by `what`.
+/// A string that `read` accepts, described for error and schema by `what`. Done by a visitor, so that a missing field
+/// stays one.
 fn from_text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     what: &'static str,
     read: impl FnOnce(&str) -> Option<T>,
 ) -> Result<T, D::Error> {
-    let text =
-        Cow::<'de, str>::deserialize(deserializer).map_err(|_| de::Error::custom(format_args!("expected {what}")))?;
-    read(&text).ok_or_else(|| de::Error::custom(format_args!("expected {what}")))
+    struct TextVisitor<F>(&'static str, F);
+    impl<T, F: FnOnce(&str) -> Option<T>> Visitor<'_> for TextVisitor<F> {
+        type Value = T;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            (self.1)(text).ok_or_else(|| wrong(self.0))
+        }
+    }
+    deserializer.deserialize_str(TextVisitor(what, read))
+}
+
+/// Says what was expected, and nothing of what came.
+fn wrong<E: de::Error>(what: &'static str) -> E {
+    E::custom(format_args!("expected {what}"))
 }
 
 macro_rules! references {
@@ -229,18 +243,20 @@ const ENTRY: &str = "the number of an entry, or the id of the action that posts 
 
 impl<'de> Deserialize<'de> for EntryRef {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Number(u64),
-            Text(String),
+        struct EntryVisitor;
+        impl Visitor<'_> for EntryVisitor {
+            type Value = EntryRef;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(ENTRY)
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<EntryRef, E> {
+                if number > 0 { Ok(EntryRef::Number(number)) } else { Err(wrong(ENTRY)) }
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<EntryRef, E> {
+                RequestId::read(text).map(EntryRef::Action).ok_or_else(|| wrong(ENTRY))
+            }
         }
-        let wrong = || de::Error::custom(format_args!("expected {ENTRY}"));
-        match Form::deserialize(deserializer).map_err(|_| wrong())? {
-            Form::Number(number) if number > 0 => Ok(Self::Number(number)),
-            Form::Number(_) => Err(wrong()),
-            Form::Text(text) => RequestId::read(&text).map(Self::Action).ok_or_else(wrong),
-        }
+        deserializer.deserialize_any(EntryVisitor)
     }
 }
 
@@ -510,9 +526,17 @@ fn number_between<'de, D: Deserializer<'de>>(
     most: u64,
     what: &'static str,
 ) -> Result<u64, D::Error> {
-    let wrong = || de::Error::custom(format_args!("expected {what}"));
-    let number = u64::deserialize(deserializer).map_err(|_| wrong())?;
-    if (least..=most).contains(&number) { Ok(number) } else { Err(wrong()) }
+    struct NumberVisitor(u64, u64, &'static str);
+    impl Visitor<'_> for NumberVisitor {
+        type Value = u64;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.2)
+        }
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<u64, E> {
+            if (self.0..=self.1).contains(&number) { Ok(number) } else { Err(wrong(self.2)) }
+        }
+    }
+    deserializer.deserialize_u64(NumberVisitor(least, most, what))
 }
 
 /// How long a caller waits, in milliseconds: at most 60000.

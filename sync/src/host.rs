@@ -25,7 +25,7 @@ use serde_json::Value;
 use crate::answer::{Answer, Contents, Next, Secret, internal};
 use crate::argument::{ActionRef, AgentRef, Arguments, Key};
 use crate::keyring::Keyring;
-use crate::operations::Operation;
+use crate::operations::{Operation, limits};
 use crate::rate::Rates;
 use crate::receipt::{self, Envelope};
 use crate::ticket::Ticket;
@@ -333,6 +333,10 @@ impl Round<'_> {
                 arguments.insert(field.to_owned(), number.into());
             }
         }
+        // To come after nothing is the same as not to say.
+        if arguments.get("after").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            arguments.remove("after");
+        }
         let mut bytes = Vec::new();
         write_canonical(&Value::Object(arguments), &mut bytes);
         Ok(bytes)
@@ -363,7 +367,8 @@ impl Round<'_> {
         Ok(Some(answer))
     }
 
-    fn check_rate(&mut self, caller: &[u8; 32], operation: &str) -> Result<(), Refusal> {
+    /// Counts an action, and says whether it is within the rate. What else is wrong with it is told first.
+    fn count(&mut self, caller: &[u8; 32], operation: &str) -> Result<(), Refusal> {
         // L4.1: the exits that depend on nobody are never rate limited.
         if matches!(operation, "entry_handle" | "assignment_abandon" | "assignment_accept") {
             return Ok(());
@@ -396,11 +401,11 @@ impl Round<'_> {
         }
         require(view::is_active(&self.sequencer.overlay, &agent)?, Code::AgentInactive)?;
         self.check_sealing()?;
-        self.check_rate(agent.as_bytes(), call.operation)?;
+        let rate = self.count(agent.as_bytes(), call.operation);
         if call.operation == "thread_join" {
             self.rates.may_join(agent.as_bytes(), self.limits, self.now).map_err(rate_limited)?;
         }
-        let result = self.act_now(agent, keys, &call, after, plan);
+        let result = self.act_now(agent, keys, &call, after, rate, plan);
         if let ("thread_join", Err(Stop::Refused(Refusal { code: Code::AdmissionInvalid, .. }))) =
             (call.operation, &result)
         {
@@ -415,6 +420,7 @@ impl Round<'_> {
         keys: &InstanceKeys,
         call: &Call,
         after: &[ActionRef],
+        rate: Result<(), Refusal>,
         plan: impl FnOnce(&mut Acting<'_, '_>) -> Result<Plan, Stop>,
     ) -> Result<Answer, Stop> {
         let (generation, secret) = keys.secret();
@@ -452,10 +458,11 @@ impl Round<'_> {
         let object = plan.object.or_else(|| rules::created(&action, &host.0)).ok_or(Code::Internal)?;
         let signed = cose::sign(RecordKind::Action, &cbor::write(&action), &keys.signing);
         let candidate = Candidate { object, signed, evidence: plan.evidence, origin: plan.origin };
-        let limits = self.limits;
-        let sealed = self
-            .sequencer
-            .act(candidate, |overlay, number| crate::operations::limits::check(overlay, number, &action, limits))?;
+        let allowed = self.limits;
+        let sealed = self.sequencer.act(candidate, |overlay, sealed| {
+            rate?;
+            if sealed.existing { Ok(()) } else { limits::check(overlay, sealed.number, &action, allowed) }
+        })?;
         self.keep(&request, call, if sealed.existing { Vec::new() } else { contents });
         let ended = receipt::Ended { action, number: sealed.number, index: sealed.index, existing: sealed.existing };
         self.first_answer(&ended, secret, agent)
@@ -543,7 +550,7 @@ impl Round<'_> {
             return Ok(answer);
         }
         self.check_sealing()?;
-        self.check_rate(&owner.0, call.operation)?;
+        let rate = self.count(&owner.0, call.operation);
         let mut owning = Owning { round: self, request, secret, entropy: call.entropy, contents: Vec::new() };
         let plan = plan(&mut owning)?;
         let contents = owning.contents;
@@ -570,10 +577,11 @@ impl Round<'_> {
         let agent = plan.object.unwrap_or(AgentId(rules::identity::record_hash(&payload)));
         let signed = cose::sign(RecordKind::Action, &payload, &keyring.owner);
         let candidate = Candidate { object: ObjectId::Identity(agent), signed, evidence: Vec::new(), origin: None };
-        let limits = self.limits;
-        let sealed = self
-            .sequencer
-            .act(candidate, |overlay, number| crate::operations::limits::check(overlay, number, &action, limits))?;
+        let allowed = self.limits;
+        let sealed = self.sequencer.act(candidate, |overlay, sealed| {
+            rate?;
+            if sealed.existing { Ok(()) } else { limits::check(overlay, sealed.number, &action, allowed) }
+        })?;
         self.keep(&request, &call, contents);
         let mut answer = {
             let read = &self.sequencer.overlay;

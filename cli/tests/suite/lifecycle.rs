@@ -32,7 +32,8 @@ fn up_makes_a_home_and_an_agent_and_says_what_to_try_and_it_works() {
     assert!(said.contains(run["http"].as_str().unwrap()), "{said}");
     assert!(said.contains(home.join("tokens").to_str().unwrap()), "{said}");
     // The commands it prints work as they stand, but for the name of the program.
-    let commands: Vec<&str> = said.lines().map(str::trim).filter(|line| line.starts_with("kwoon ")).collect();
+    let (_, tries) = said.split_once("Try:").unwrap();
+    let commands: Vec<&str> = tries.lines().map(str::trim).filter(|line| line.starts_with("kwoon ")).collect();
     assert_eq!(commands.len(), 3, "{said}");
     for command in commands {
         let program = crate::daemon::KWOON;

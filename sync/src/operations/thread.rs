@@ -264,7 +264,9 @@ pub struct ThreadShown {
     /// The last 20; `thread_entries` has all.
     entries: Vec<EntryShown>,
     entry_count: u64,
+    /// The first 50 of what you owe here; `turn` has all.
     obligations: Vec<ObligationShown>,
+    obligation_count: usize,
     /// Operations open to you here now.
     actions: Vec<&'static str>,
     /// The valid admission, without its ticket.
@@ -306,6 +308,7 @@ pub fn shown_thread(
         let window = Window { offset: 0, max_bytes: 512 };
         entries.push(shown_entry(view, contents, &cells, entry, window)?);
     }
+    let obligations = obligations_in(view, &reader, &thread, number)?;
     let shown_thread = ThreadShown {
         thread: thread.thread.to_string(),
         state: state(&thread),
@@ -317,7 +320,8 @@ pub fn shown_thread(
         member_count: thread.members,
         entries,
         entry_count: thread.entries,
-        obligations: obligations_in(view, &reader, &thread, number)?,
+        obligation_count: obligations.len(),
+        obligations: obligations.into_iter().take(50).collect(),
         actions: actions(&cells, &reader, &thread, &member)?,
         admission: thread
             .admission
