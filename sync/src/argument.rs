@@ -11,8 +11,8 @@ use kwoon_ledger::limits::{DURATION_MAX, DURATION_MIN};
 use kwoon_ledger::refusal::{Code, Detail, Refusal};
 use kwoon_ledger::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
 use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The arguments of a call as JSON, with duplicate keys refused.
@@ -349,17 +349,51 @@ pub fn media_type(given: Option<MediaTypeText>) -> MediaType {
     given.map_or(MediaType::Markdown, |given| given.0)
 }
 
-/// A role in a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum RoleText {
-    /// Reads.
-    Observer,
-    /// Reads and speaks.
-    Speaker,
-    /// Reads, speaks and governs.
-    Governor,
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident, $what:literal: $($variant:ident $word:literal),+;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $(#[doc = $word] $variant,)+ }
+
+        impl $name {
+            /// The word.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                from_text(deserializer, $what, |text| match text {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                })
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn inline_schema() -> bool {
+                true
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": "string", "enum": [$($word),+]})
+            }
+        }
+    )*};
+}
+
+words! {
+    /// A role in a thread.
+    RoleText, "observer, speaker or governor": Observer "observer", Speaker "speaker", Governor "governor";
+    /// A state that a list of assignments can be narrowed to.
+    AssignmentState, "offered, taken, delivered, accepted, not_passed, undecided, abandoned, timed_out or voided":
+        Offered "offered", Taken "taken", Delivered "delivered", Accepted "accepted", NotPassed "not_passed",
+        Undecided "undecided", Abandoned "abandoned", TimedOut "timed_out", Voided "voided";
+    /// How facts are given.
+    LogFormat, "json or cbor": Json "json", Cbor "cbor";
 }
 
 impl From<RoleText> for Role {

@@ -16,7 +16,8 @@ use super::memory::{PinRef, commit_optional};
 use super::{Acts, Reads};
 use crate::answer::{Answer, ContentKey, Contents, Window, shown};
 use crate::argument::{
-    AgentRef, AssignmentRef, DurationText, Limit, MaxBytes, MediaTypeText, NonEmpty, ThreadRef, media_type,
+    AgentRef, AssignmentRef, AssignmentState, DurationText, Limit, MaxBytes, MediaTypeText, NonEmpty, ThreadRef,
+    media_type,
 };
 use crate::host::{Acting, Plan};
 use crate::view::{View, read_cursor, write_cursor};
@@ -341,39 +342,6 @@ impl Reads for AssignmentGet {
     }
 }
 
-/// A state that a list of assignments can be narrowed to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-#[allow(missing_docs)]
-pub enum StateText {
-    Offered,
-    Taken,
-    Delivered,
-    Accepted,
-    NotPassed,
-    Undecided,
-    Abandoned,
-    TimedOut,
-    Voided,
-}
-
-impl StateText {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Offered => "offered",
-            Self::Taken => "taken",
-            Self::Delivered => "delivered",
-            Self::Accepted => "accepted",
-            Self::NotPassed => "not_passed",
-            Self::Undecided => "undecided",
-            Self::Abandoned => "abandoned",
-            Self::TimedOut => "timed_out",
-            Self::Voided => "voided",
-        }
-    }
-}
-
 /// Arguments of `assignment_list`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -381,7 +349,7 @@ pub struct AssignmentList {
     /// The thread.
     thread: ThreadRef,
     /// Only those in this state.
-    state: Option<StateText>,
+    state: Option<AssignmentState>,
     /// Where the page begins.
     cursor: Option<String>,
     /// Rows of the page.

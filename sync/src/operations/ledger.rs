@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::Reads;
 use super::owner::object_page;
 use crate::answer::{Answer, Contents};
-use crate::argument::{Limit, ObjectRef};
+use crate::argument::{Limit, LogFormat, ObjectRef};
 use crate::message::{self, Message};
 use crate::receipt::effect_json;
 use crate::view::{View, read_cursor, write_cursor};
@@ -208,17 +208,6 @@ impl Reads for LedgerVerify {
         }
         Ok(Answer::new(&verified, Contents::new(view.read))?)
     }
-}
-
-/// How facts are given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum LogFormat {
-    /// As JSON.
-    Json,
-    /// As JSON, with each record and seal as it is signed and stored, in hexadecimal.
-    Cbor,
 }
 
 /// Arguments of `object_log`.
