@@ -16,7 +16,8 @@ use kwoon_ledger::storage::Store;
 use kwoon_store::DiskStore;
 use kwoon_sync::answer::{Answer, internal, refusal_json};
 use kwoon_sync::argument::{self, Arguments, WaitMs};
-use kwoon_sync::host::{Request, take_as};
+use kwoon_sync::control::{take_as, take_control};
+use kwoon_sync::host::Request;
 use kwoon_sync::operations::{self, Operation};
 use kwoon_sync::view::{Caller, StoreFigures, View};
 use serde_json::Value;
@@ -269,7 +270,7 @@ async fn call(
 }
 
 fn take_wait(arguments: &mut Arguments) -> Result<Duration, Refusal> {
-    let wait = kwoon_sync::host::take_control::<WaitMs>(arguments, "wait_ms")?;
+    let wait = take_control::<WaitMs>(arguments, "wait_ms")?;
     Ok(Duration::from_millis(wait.map_or(0, |wait| wait.0)))
 }
 

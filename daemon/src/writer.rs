@@ -137,7 +137,7 @@ impl Writer {
         let snapshot = store.snapshot()?;
         let mut tokens = Tokens::default();
         tokens.add(&home.ensure_token("owner")?, Caller::Owner);
-        for (name, agent) in kwoon_sync::host::names(&snapshot)? {
+        for (name, agent) in kwoon_sync::names::names(&snapshot)? {
             if keyring.agent(&agent).is_some() {
                 tokens.add(&home.ensure_token(&name)?, Caller::Agent(agent));
             }
@@ -298,7 +298,7 @@ impl Writer {
         };
         let token = self.home.ensure_token(name).map_err(|error| failed(&error))?;
         let snapshot = self.store.snapshot().map_err(|error| failed(&error))?;
-        let names = kwoon_sync::host::names(&snapshot).map_err(|error| failed(&error))?;
+        let names = kwoon_sync::names::names(&snapshot).map_err(|error| failed(&error))?;
         if let Some((_, agent)) = names.iter().find(|(known, _)| known == name) {
             let mut tokens = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
             tokens.add(&token, Caller::Agent(*agent));

@@ -7,10 +7,11 @@ use kwoon_keys::id::AgentId;
 use kwoon_keys::{RecordKind, cbor, cose};
 use minicbor::bytes::ByteVec;
 
-use crate::action::{Action, Actor, Body, ObjectId, Status};
+use crate::action::{Action, Actor, Body, ObjectId};
 use crate::draft::Draft;
 use crate::effect::{Account, Effect};
 use crate::fact::{Cause, Evidence, Opening, RULES, Rejection, SealedOutcome, check_schema};
+use crate::identity::Status;
 use crate::index;
 use crate::limits::{ACCOUNT_RECORDS_MAX, ACTION_BYTES_MAX, ACTION_VALIDITY_MAX, EVIDENCE_MAX, LINKS_MAX};
 use crate::log;

@@ -9,7 +9,8 @@ use kwoon_keys::id::{
 use kwoon_keys::{Commitment, Digest, PublicKey};
 use minicbor::{Decode, Encode};
 
-use crate::action::{Assign, Grant, Instance, Output, Pin, PolicyRef, Role, Status, Version};
+use crate::action::{Assign, Grant, Output, Pin, Role, Version};
+use crate::identity::{Instance, PolicyRef, Status};
 use crate::time::Time;
 
 /// An agent's account as a log knows it: what its latest identity record there says about who may act.

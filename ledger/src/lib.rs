@@ -13,6 +13,7 @@ pub mod derive;
 pub mod draft;
 pub mod effect;
 pub mod fact;
+pub mod identity;
 pub mod index;
 pub mod limits;
 pub mod log;

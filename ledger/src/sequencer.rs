@@ -216,7 +216,7 @@ impl<'a> Sequencer<'a> {
                 let effects = log::effects(&self.overlay, number, index)?;
                 let ended = effects.iter().any(|effect| {
                     matches!(effect, Effect::IdentitySet(_, account, _)
-                        if account.status != crate::action::Status::Active)
+                        if account.status != crate::identity::Status::Active)
                 });
                 if ended { self.end_memberships(*agent) } else { Ok(()) }
             }

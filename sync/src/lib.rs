@@ -6,11 +6,14 @@
 
 pub mod answer;
 pub mod argument;
+pub mod control;
 pub mod host;
 pub mod keyring;
 pub mod message;
+pub mod names;
 pub mod operations;
 pub mod rate;
 pub mod receipt;
+pub mod round;
 pub mod ticket;
 pub mod view;

@@ -3,8 +3,9 @@
 
 use kwoon_keys::cbor;
 use kwoon_keys::id::{AgentId, base32};
-use kwoon_ledger::action::{ObjectId, Status};
+use kwoon_ledger::action::ObjectId;
 use kwoon_ledger::effect::{Account, Duty};
+use kwoon_ledger::identity::Status;
 use kwoon_ledger::index::{self, Cursor, IdKind, List, Place, Short, TurnRow};
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::log;

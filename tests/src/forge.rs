@@ -3,12 +3,10 @@
 
 use kwoon_keys::id::InstanceId;
 use kwoon_keys::{Digest, KeyPair, RecordKind, Salt, cbor, cose};
-use kwoon_ledger::action::{
-    Action, Actor, Body, Change, EntryPost, IdentityChange, MediaType, ObjectId, Position, SCHEMA, Source, Status,
-    StatusChange, Text,
-};
+use kwoon_ledger::action::{Action, Actor, Body, EntryPost, MediaType, ObjectId, Position, SCHEMA, Source, Text};
 use kwoon_ledger::effect::{Account, Effect};
 use kwoon_ledger::fact::{Cause, Fact, running_digest};
+use kwoon_ledger::identity::{Change, IdentityChange, Status, StatusChange};
 use kwoon_ledger::limits::ACTION_VALIDITY;
 use kwoon_ledger::log;
 use kwoon_ledger::replica::{self, FoldError};

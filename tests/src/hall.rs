@@ -186,7 +186,7 @@ impl Hall {
             return reply;
         }
         let snapshot = self.snapshot();
-        let (arguments, as_agent) = kwoon_sync::host::take_as(arguments, caller.caller, &self.host.keyring())?;
+        let (arguments, as_agent) = kwoon_sync::control::take_as(arguments, caller.caller, &self.host.keyring())?;
         let view = View {
             read: &snapshot,
             keyring: &self.host.keyring(),

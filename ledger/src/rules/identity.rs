@@ -4,13 +4,11 @@ use kwoon_keys::id::AgentId;
 use kwoon_keys::{Commitment, Digest, RecordKind, cbor, cose};
 use minicbor::bytes::ByteVec;
 
-use crate::action::{
-    Action, Actor, Body, Change, Consent, Genesis, IdentityChange, ObjectId, OwnerChange, PolicyRef, ProfileChange,
-    SCHEMA, Status,
-};
+use crate::action::{Action, Actor, Body, ObjectId, SCHEMA};
 use crate::draft::Draft;
 use crate::effect::{Account, Effect, Profile};
 use crate::fact::Rejection;
+use crate::identity::{Change, Consent, Genesis, IdentityChange, OwnerChange, PolicyRef, ProfileChange, Status};
 use crate::limits::{IDENTITY_VERSIONS_RESERVED, Limits};
 use crate::refusal::{Code, Refusal, Stop, require};
 

@@ -3,11 +3,11 @@
 use kwoon_keys::id::AgentId;
 use kwoon_keys::secret::InstanceKeys;
 use kwoon_keys::{Digest, KeyPair, PublicKey, RecordKind, RequestSecret, SealedBoxKey, cbor, cose};
-use kwoon_ledger::action::{
-    Body, Change, Consent, Genesis, IdentityChange, Instance, OwnerChange, PolicyRef, ProfileChange, SCHEMA, Status,
-    StatusChange,
-};
+use kwoon_ledger::action::{Body, SCHEMA};
 use kwoon_ledger::effect::Account;
+use kwoon_ledger::identity::{
+    Change, Consent, Genesis, IdentityChange, Instance, OwnerChange, PolicyRef, ProfileChange, Status, StatusChange,
+};
 use kwoon_ledger::index::{self, List};
 use kwoon_ledger::refusal::{Code, Refusal, Stop, require};
 use kwoon_ledger::rules::identity;
@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 use super::{NOTHING, Owns, Reads};
 use crate::answer::{Answer, ContentKey, Contents, Window, shown};
 use crate::argument::{AgentName, AgentRef, Limit, NonEmpty};
-use crate::host::{OwnerPlan, Owning, name_key};
+use crate::names::name_key;
+use crate::round::{OwnerPlan, Owning};
 use crate::view::{Caller, View, account, agent_id};
 
 /// A versioned reference to a policy.

@@ -19,7 +19,7 @@ use crate::argument::{
     AgentRef, AssignmentRef, AssignmentState, DurationText, Limit, MaxBytes, MediaTypeText, NonEmpty, ThreadRef,
     media_type,
 };
-use crate::host::{Acting, Plan};
+use crate::round::{Acting, Plan};
 use crate::view::{View, read_cursor, write_cursor};
 
 /// Work offered with an entry.

@@ -20,7 +20,7 @@ use super::thread::acted_on;
 use super::{Acts, NOTHING, Reads, member_id, request_id_of};
 use crate::answer::{Answer, ContentKey, Contents, Window, shown};
 use crate::argument::{AgentRef, EntryRef, MaxBytes, MediaTypeText, MemoryRef, NonEmpty, ThreadRef, media_type};
-use crate::host::{Acting, Plan};
+use crate::round::{Acting, Plan};
 use crate::view::View;
 
 /// Arguments of `entry_post`: a text, or a memory.

@@ -1,6 +1,7 @@
 //! What the host allows beyond what the format does: checked after the rules and before anything is kept (L4.4).
 
-use kwoon_ledger::action::{Action, Body, Change, Output, ProfileChange};
+use kwoon_ledger::action::{Action, Body, Output};
+use kwoon_ledger::identity::{Change, ProfileChange};
 use kwoon_ledger::index::{self, List};
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::refusal::{Code, Detail, Refusal, Stop};

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{Acts, Reads};
 use crate::answer::{Answer, ContentKey, Contents, Window};
 use crate::argument::{Limit, MaxBytes, MediaTypeText, MemoryRef, NonEmpty, media_type};
-use crate::host::{Acting, Plan};
+use crate::round::{Acting, Plan};
 use crate::view::View;
 
 /// Arguments of `memory_create`.

@@ -25,8 +25,8 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::Answer;
 use crate::argument::{self, ActionRef, AgentRef, Arguments};
-use crate::host::{Acting, Call, OwnerPlan, Owning, Plan, Round};
 use crate::receipt::Done;
+use crate::round::{Acting, Call, OwnerPlan, Owning, Plan, Round};
 use crate::view::{Caller, View};
 
 /// Who may call an operation.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Reads, Tends};
 use crate::answer::{Answer, Contents, shown};
 use crate::argument::Limit;
-use crate::host::Round;
+use crate::round::Round;
 use crate::view::{View, read_cursor, write_cursor};
 
 /// Arguments of `host_status`.

@@ -16,7 +16,7 @@ use super::turn::{ObligationShown, obligations_in};
 use super::{Acts, Reads, member_id};
 use crate::answer::{Answer, ContentKey, Contents, Window, shown};
 use crate::argument::{AgentRef, Limit, MaxBytes, NonEmpty, RoleText, ThreadRef};
-use crate::host::{Acting, Plan};
+use crate::round::{Acting, Plan};
 use crate::ticket::Ticket;
 use crate::view::{View, read_cursor, write_cursor};
 

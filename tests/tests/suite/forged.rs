@@ -2,12 +2,13 @@
 
 use kwoon_keys::id::{AgentId, AssignmentId, InstanceId};
 use kwoon_keys::{Digest, KeyPair, RecordKind, cbor, cose};
-use kwoon_ledger::action::{Action, Actor, Body, Change, ObjectId, SCHEMA, Source, Status};
+use kwoon_ledger::action::{Action, Actor, Body, ObjectId, SCHEMA, Source};
 use kwoon_ledger::effect::Effect;
 use kwoon_ledger::fact::{
     Cause, Due, EpochChange, EpochReason, Evidence, Fact, Opening, Origin, RULES, Rejection, Seal, SealedOutcome,
     fact_hash, head_hash, running_digest,
 };
+use kwoon_ledger::identity::{Change, Status};
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::Code;
 use kwoon_ledger::replica::{self, FoldError};
@@ -636,7 +637,7 @@ fn identity_records_that_do_not_chain_are_rejected_in_the_identitys_own_log() {
     let alice = hall.agent("alice");
     hall.ok(&owner(), "agent_deactivate", json!({"agent": alice.id}));
     let log = Log::of(&hall, &alice.id);
-    let change = |with: fn(&mut kwoon_ledger::action::IdentityChange)| {
+    let change = |with: fn(&mut kwoon_ledger::identity::IdentityChange)| {
         log.rejects_action(1, &hall.key("owner"), |action| {
             let Body::AgentChange(change) = &mut action.body else { panic!("a change") };
             with(change);
@@ -1270,13 +1271,13 @@ fn a_record_that_the_identitys_own_log_refuses_is_no_account_elsewhere() {
     rule!(refused, "ID.3", "ID.4");
     let busy = Busy::new();
     let (log, key) = (busy.log(), busy.hall.key("owner"));
-    let policy = kwoon_ledger::action::PolicyRef {
+    let policy = kwoon_ledger::identity::PolicyRef {
         name: kwoon_keys::Commitment::to(&kwoon_keys::Salt::new([0; 32]), b"policy"),
         version: 1,
     };
     let changes = [
-        kwoon_ledger::action::ProfileChange::default(),
-        kwoon_ledger::action::ProfileChange { policies: Some(vec![policy; 65]), ..Default::default() },
+        kwoon_ledger::identity::ProfileChange::default(),
+        kwoon_ledger::identity::ProfileChange { policies: Some(vec![policy; 65]), ..Default::default() },
     ];
     for change in changes {
         let mut action = record(&busy.hall, &busy.alice, Change::Profile(change));

@@ -1,10 +1,9 @@
 //! Agents and their identities (section 4, contract identity).
 
 use kwoon_keys::{Digest, KeyPair, RecordKind, SealedBoxKey, cbor, cose};
-use kwoon_ledger::action::{
-    Action, Actor, Body, Change, Consent, Instance, ObjectId, OwnerChange, ProfileChange, SCHEMA, Status,
-};
+use kwoon_ledger::action::{Action, Actor, Body, ObjectId, SCHEMA};
 use kwoon_ledger::fact::Cause;
+use kwoon_ledger::identity::{Change, Consent, Instance, OwnerChange, ProfileChange, Status};
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::refusal::{Code, Stop};
 use kwoon_ledger::time::Duration;
@@ -405,7 +404,7 @@ fn a_record_that_does_not_follow_on_the_present_one_is_refused() {
     let good = record(&hall, &alice, status(Status::Deactivated));
     let Body::AgentChange(change) = &good.body else { panic!("a change") };
     for (version, previous) in [(3, change.previous), (1, change.previous), (2, Digest::of("another", &[]))] {
-        let change = kwoon_ledger::action::IdentityChange { version, previous, ..change.clone() };
+        let change = kwoon_ledger::identity::IdentityChange { version, previous, ..change.clone() };
         let action = Action { body: Body::AgentChange(change), ..good.clone() };
         record_refused(&mut hall, &alice, sign(&action, &key), Code::VersionConflict);
     }

@@ -150,9 +150,9 @@ variants! {
     object_name(ObjectId: kwoon_ledger::action::ObjectId) { Identity, Memory, Publication, Thread, Task, Engagement }
     actor_name(Actor: kwoon_ledger::action::Actor) { Agent, Owner }
     media_type_name(MediaType: kwoon_ledger::action::MediaType) { Plain, Markdown, Html, Csv, Json, Yaml, Xml }
-    status_name(Status: kwoon_ledger::action::Status) { Active, Deactivated, Terminated }
+    status_name(Status: kwoon_ledger::identity::Status) { Active, Deactivated, Terminated }
     role_name(Role: kwoon_ledger::action::Role) { Observer, Speaker, Governor }
-    change_name(Change: kwoon_ledger::action::Change) {
+    change_name(Change: kwoon_ledger::identity::Change) {
         Profile, Status, InstanceAdded, InstanceRevoked, HomeHost
     }
     source_name(Source: kwoon_ledger::action::Source) { New, Pinned }

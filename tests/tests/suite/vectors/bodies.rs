@@ -3,9 +3,11 @@
 use kwoon_keys::id::{EngagementId, PublicationId, RequestId, TaskId};
 use kwoon_keys::{RecordKind, cbor};
 use kwoon_ledger::action::{
-    Action, Actor, AdmissionUse, Assign, Body, Change, Consent, EntryPost, Genesis, IdentityChange, MediaType,
-    MemoryUpdate, ObjectId, Output, OwnerChange, Position, ProfileChange, Role, SCHEMA, SecretGrant, Source, Status,
-    StatusChange, ThreadCreate,
+    Action, Actor, AdmissionUse, Assign, Body, EntryPost, MediaType, MemoryUpdate, ObjectId, Output, Position, Role,
+    SCHEMA, Source, ThreadCreate,
+};
+use kwoon_ledger::identity::{
+    Change, Consent, Genesis, IdentityChange, OwnerChange, ProfileChange, SecretGrant, Status, StatusChange,
 };
 use kwoon_ledger::limits::ACTION_VALIDITY;
 use kwoon_ledger::rules::identity::record_hash;

@@ -1,8 +1,9 @@
 //! Effects, which the running digest covers.
 
 use kwoon_keys::id::TaskId;
-use kwoon_ledger::action::{Role, Status};
+use kwoon_ledger::action::Role;
 use kwoon_ledger::effect::{Account, Departure, Duty, Effect, EntryPosted, Exit, Final, Obligation, Profile};
+use kwoon_ledger::identity::Status;
 use kwoon_ledger::time::{Duration, Time};
 
 use super::inputs::*;

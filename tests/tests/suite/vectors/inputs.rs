@@ -2,7 +2,8 @@
 
 use kwoon_keys::id::{AgentId, AssignmentId, InstanceId, MemoryId, RequestId, ThreadId};
 use kwoon_keys::{Commitment, Digest, KeyPair, RequestSecret, SealedBoxKey};
-use kwoon_ledger::action::{Assign, Grant, Instance, MediaType, Output, Pin, PolicyRef, Role, Text, Version};
+use kwoon_ledger::action::{Assign, Grant, MediaType, Output, Pin, Role, Text, Version};
+use kwoon_ledger::identity::{Instance, PolicyRef};
 use kwoon_ledger::time::{Duration, Time};
 use serde_json::json;
 
