@@ -80,7 +80,14 @@ pub fn kwoon() -> Command {
         .subcommand(
             Command::new("status").about("Show whether the daemon runs, and how it is doing").args(globals(true)),
         )
-        .subcommand(with_serving(Command::new("serve"), "Run the daemon in the foreground"));
+        .subcommand(
+            with_serving(Command::new("serve"), "Run the daemon in the foreground").arg(
+                Arg::new("rebuild")
+                    .long("rebuild")
+                    .action(ArgAction::SetTrue)
+                    .help("First make everything that follows from the logs anew from them"),
+            ),
+        );
     for noun in nouns() {
         root = root.subcommand(noun_command(noun));
     }

@@ -45,6 +45,7 @@ pub fn serve(matches: &ArgMatches, globals: &Globals) -> Result<Exit, Failure> {
         bind: matches.get_one("bind").copied(),
         relay: matches.get_one("relay").cloned(),
         discovery: matches.get_one("discovery").cloned(),
+        rebuild: matches.get_flag("rebuild"),
     };
     kwoon_daemon::serve(options).map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(Exit::Done)

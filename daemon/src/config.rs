@@ -22,6 +22,8 @@ pub struct Options {
     pub relay: Option<String>,
     /// `off` or `mdns`. Kept for when this host talks to others.
     pub discovery: Option<String>,
+    /// Make the derived table anew from the logs before serving. Of this start only.
+    pub rebuild: bool,
 }
 
 /// Why options or configuration cannot be used.

@@ -49,6 +49,9 @@ pub enum ServeError {
     /// Keys, tokens or the store.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The derived table cannot be made anew.
+    #[error(transparent)]
+    Rebuild(#[from] kwoon_store::RebuildError),
     /// The store cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -82,6 +85,10 @@ pub fn serve(options: Options) -> Result<(), ServeError> {
     let home = Arc::new(Home::open(&options.home, OpenMode::MakeIfMissing)?);
     let limits = config::limits(home.path())?;
     let store = Arc::new(DiskStore::open(&home, CACHE_BYTES_DEFAULT)?);
+    if options.rebuild {
+        let report = kwoon_store::rebuild(&*store)?;
+        tracing::info!(facts = report.facts, "the derived table was made anew");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(run(&options, &home, &store, limits));
     runtime.shutdown_timeout(STOP_TIME);

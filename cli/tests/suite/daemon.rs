@@ -59,8 +59,13 @@ impl Daemon {
 
     /// The same with further environment variables.
     pub fn with(home: &Path, environment: &[(&str, &str)]) -> Self {
+        Self::serving(home, &[], environment)
+    }
+
+    /// The same with flags of `serve`.
+    pub fn serving(home: &Path, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(KWOON);
-        command.arg("--home").arg(home).arg("serve").envs(environment.iter().copied());
+        command.arg("--home").arg(home).arg("serve").args(flags).envs(environment.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, log) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -75,7 +80,7 @@ impl Daemon {
         loop {
             match log.recv() {
                 Ok(line) => {
-                    let serving = line.contains("serving");
+                    let serving = line.contains(" serving ");
                     seen.push(line);
                     if serving {
                         break;

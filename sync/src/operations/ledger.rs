@@ -142,7 +142,7 @@ impl Verified {
             let stored = read.range(Table::Derived, &from, &end, Order::Rising, CHUNK)?;
             let derived = folded.range(Table::Derived, &from, &end, Order::Rising, CHUNK)?;
             if stored != derived {
-                self.fault(object, index, "the stored state is not what the facts say; rebuild it");
+                self.fault(object, index, "the stored state is not what the facts say; stop the daemon and start it with: kwoon serve --rebuild");
                 return Ok(());
             }
             let Some((last, _)) = stored.into_iter().next_back() else { return Ok(()) };
