@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::serve::{Listener, ListenerExt};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use kwoon_keys::Digest;
@@ -132,14 +133,14 @@ async fn run(
     let shared = Arc::new(Shared::new(handle.clone(), Arc::clone(store), address));
     let (stop, stopping) = watch::channel(false);
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let tcp = tcp.tap_io(|stream| {
+        // Answers are small and wait for nothing; an address without this option serves as well.
+        let _ = stream.set_nodelay(true);
+    });
+    let (guarded, open) = (http::router(Arc::clone(&shared), true), http::router(Arc::clone(&shared), false));
     let accepting = [
-        tokio::spawn(accept_tcp(
-            tcp,
-            http::router(Arc::clone(&shared), true),
-            Arc::clone(&connections),
-            stopping.clone(),
-        )),
-        tokio::spawn(accept_unix(unix, http::router(Arc::clone(&shared), false), Arc::clone(&connections), stopping)),
+        tokio::spawn(accept(tcp, guarded, Arc::clone(&connections), stopping.clone())),
+        tokio::spawn(accept(unix, open, Arc::clone(&connections), stopping)),
     ];
     let run_file = home.path().join("run.json");
     let info = json!({
@@ -234,8 +235,9 @@ fn socket_path(home: &Path) -> Result<PathBuf, ServeError> {
     Ok(directory.join(format!("kwoon-{}.sock", &name[..16])))
 }
 
-async fn accept_tcp(
-    listener: TcpListener,
+/// Accepts connections until the daemon stops, as many at once as there are permits.
+async fn accept<L: Listener>(
+    mut listener: L,
     router: Router,
     connections: Arc<Semaphore>,
     mut stopping: watch::Receiver<bool>,
@@ -243,34 +245,9 @@ async fn accept_tcp(
     loop {
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    let _ = stream.set_nodelay(true);
-                    tokio::spawn(connection(stream, router.clone(), stopping.clone(), permit));
-                }
-                // Too many open files, for one: try again shortly rather than spin.
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            },
-            _ = stopping.changed() => return,
-        }
-    }
-}
-
-async fn accept_unix(
-    listener: UnixListener,
-    router: Router,
-    connections: Arc<Semaphore>,
-    mut stopping: watch::Receiver<bool>,
-) {
-    loop {
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    tokio::spawn(connection(stream, router.clone(), stopping.clone(), permit));
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            },
+            (stream, _) = listener.accept() => {
+                tokio::spawn(connection(stream, router.clone(), stopping.clone(), permit));
+            }
             _ = stopping.changed() => return,
         }
     }
