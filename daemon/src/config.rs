@@ -116,6 +116,12 @@ impl Choices {
         let kept_listen = kept(read, "listen")?.and_then(|text| text.parse::<SocketAddr>().ok());
         let kept_asked = kept(read, "listen_asked")?.as_deref() == Some("yes");
         let (listen, listen_asked) = match (options.listen, kept_listen) {
+            (Some(given), _) if !given.ip().is_loopback() => {
+                let expected = "an address of this machine alone, such as 127.0.0.1:0: tokens go over it in the clear";
+                return Err(ConfigError::Option { name: "listen", expected }.into());
+            }
+            // A port that was picked once is used again, until another address or port is asked for.
+            (Some(given), Some(kept)) if given.port() == 0 && given.ip() == kept.ip() => (kept, kept_asked),
             (Some(given), _) => (given, given.port() != 0),
             (None, Some(kept)) => (kept, kept_asked),
             (None, None) => (SocketAddr::from(([127, 0, 0, 1], 0)), false),

@@ -21,7 +21,7 @@ use kwoon_sync::host::Request;
 use kwoon_sync::operations::{self, Operation};
 use kwoon_sync::view::{Caller, StoreFigures, View};
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::writer::{Handle, wall_clock};
@@ -33,6 +33,9 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 /// Reads that run at once.
 const READS_MAX: usize = 64;
 
+/// Turns that are waited for at once; one more is answered without waiting, so that connections are left for others.
+const WAITS_MAX: usize = 256;
+
 /// What every request needs.
 pub struct Shared {
     /// The way to the writer.
@@ -41,15 +44,18 @@ pub struct Shared {
     pub store: Arc<DiskStore>,
     /// The address on which HTTP is served.
     pub address: SocketAddr,
-    reads: Semaphore,
+    reads: Arc<Semaphore>,
+    waits: Semaphore,
+    stopping: watch::Receiver<bool>,
     openapi: Bytes,
 }
 
 impl Shared {
     /// What requests at this address need.
-    pub fn new(writer: Handle, store: Arc<DiskStore>, address: SocketAddr) -> Self {
+    pub fn new(writer: Handle, store: Arc<DiskStore>, address: SocketAddr, stopping: watch::Receiver<bool>) -> Self {
         let openapi = Bytes::from(crate::openapi::document().to_string());
-        Self { writer, store, address, reads: Semaphore::new(READS_MAX), openapi }
+        let (reads, waits) = (Arc::new(Semaphore::new(READS_MAX)), Semaphore::new(WAITS_MAX));
+        Self { writer, store, address, reads, waits, stopping, openapi }
     }
 }
 
@@ -103,7 +109,9 @@ fn names_daemon(headers: &HeaderMap, authority: Option<&str>, address: SocketAdd
     let port = address.port();
     let allowed =
         [address.to_string(), format!("127.0.0.1:{port}"), format!("localhost:{port}"), format!("[::1]:{port}")];
-    allowed.iter().any(|name| host.eq_ignore_ascii_case(name))
+    // Clients leave the port out where it is the one of the scheme.
+    let bare = if port == 80 { &["127.0.0.1", "localhost", "[::1]"][..] } else { &[] };
+    allowed.iter().map(String::as_str).chain(bare.iter().copied()).any(|name| host.eq_ignore_ascii_case(name))
 }
 
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
@@ -251,20 +259,25 @@ async fn call(
         return shared.writer.act(Request { caller, operation, arguments, entropy, trace_id }).await;
     }
     let wait = if operation.name == "turn" { take_wait(&mut arguments)? } else { Duration::ZERO };
+    let waiting = if wait.is_zero() { None } else { shared.waits.try_acquire().ok() };
     let mut commits = shared.writer.commits();
+    let mut stopping = shared.stopping.clone();
     let deadline = tokio::time::Instant::now() + wait;
     loop {
         commits.borrow_and_update();
         let answer = read(shared, caller, operation, arguments.clone()).await?;
         let owes = answer.result["obligations"].as_array().is_none_or(|obligations| !obligations.is_empty());
-        if wait.is_zero() || owes {
+        if waiting.is_none() || owes {
             return Ok(answer);
         }
         // Nothing is owed: wait for a commit and look again.
-        match tokio::time::timeout_at(deadline, commits.changed()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(Code::Stopping.into()),
-            Err(_) => return Ok(answer),
+        tokio::select! {
+            changed = tokio::time::timeout_at(deadline, commits.changed()) => match changed {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(Code::Stopping.into()),
+                Err(_) => return Ok(answer),
+            },
+            _ = stopping.wait_for(|stopping| *stopping) => return Err(Code::Stopping.into()),
         }
     }
 }
@@ -281,11 +294,13 @@ async fn read(
     operation: &'static Operation,
     arguments: Arguments,
 ) -> Result<Answer, Refusal> {
-    let _permit = shared.reads.acquire().await.map_err(|_| Refusal::from(Code::Stopping))?;
+    let permit = Arc::clone(&shared.reads).acquire_owned().await.map_err(|_| Refusal::from(Code::Stopping))?;
     let shared = Arc::clone(shared);
     let reading = tokio::task::spawn_blocking(move || {
+        // A read goes on when its caller has gone, and counts as long as it does.
+        let _permit = permit;
         let published = shared.writer.published();
-        let (arguments, as_agent) = take_as(arguments, caller, &published.keyring)?;
+        let (arguments, as_agent) = take_as(operation, arguments, caller, &published.keyring)?;
         let now = wall_clock();
         let snapshot = shared.store.snapshot().map_err(|error| unreadable(&error))?;
         let view = View {

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -130,8 +130,8 @@ async fn run(
     let host = handle.published().keyring.host.public();
     let writing = std::thread::Builder::new().name("writer".to_owned()).spawn(move || writer.run())?;
 
-    let shared = Arc::new(Shared::new(handle.clone(), Arc::clone(store), address));
     let (stop, stopping) = watch::channel(false);
+    let shared = Arc::new(Shared::new(handle.clone(), Arc::clone(store), address, stopping.clone()));
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let tcp = tcp.tap_io(|stream| {
         // Answers are small and wait for nothing; an address without this option serves as well.
@@ -219,7 +219,6 @@ fn socket_path(home: &Path) -> Result<PathBuf, ServeError> {
     let directory = match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(directory) => PathBuf::from(directory),
         None => {
-            // Nobody else may own or enter the directory: it is made 0700, and one that is looser is refused.
             let directory = std::env::temp_dir().join(format!("kwoon-{}", &name[..8]));
             let made = std::fs::DirBuilder::new().mode(0o700).create(&directory);
             if let Err(error) = made
@@ -227,11 +226,17 @@ fn socket_path(home: &Path) -> Result<PathBuf, ServeError> {
             {
                 return Err(ServeError::File { path: directory, source: error });
             }
-            kwoon_keys::files::check_private(&directory, 0o700)
-                .map_err(|error| ServeError::System(io::Error::other(error.to_string())))?;
             directory
         }
     };
+    // Whoever may replace the socket gets the tokens: the directory is this user's alone, and no link to another.
+    let metadata =
+        std::fs::symlink_metadata(&directory).map_err(|source| ServeError::File { path: directory.clone(), source })?;
+    let owner = std::fs::metadata(&home)?.uid();
+    if !metadata.is_dir() || metadata.uid() != owner || metadata.mode() & 0o077 != 0 {
+        let source = io::Error::other("must be a directory of yours with mode 0700 for the socket to lie in");
+        return Err(ServeError::File { path: directory, source });
+    }
     Ok(directory.join(format!("kwoon-{}.sock", &name[..16])))
 }
 

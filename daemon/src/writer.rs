@@ -1,18 +1,21 @@
 //! The writer: one thread that drives the host. It takes requests from a bounded queue in groups, commits what each
 //! group decided, and only then hands out the replies; between groups it does what has come due.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration as StdDuration, SystemTime, UNIX_EPOCH};
 
+use kwoon_keys::id::AgentId;
+use kwoon_ledger::clock;
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::refusal::{Code, Detail, Refusal};
-use kwoon_ledger::storage::{ReadError, Store};
+use kwoon_ledger::storage::{Read, ReadError, Store};
 use kwoon_ledger::time::Time;
 use kwoon_store::{DiskStore, Home};
 use kwoon_sync::answer::{Answer, Secret, internal};
-use kwoon_sync::host::{Host, Reply, Request};
+use kwoon_sync::host::{Host, Request};
 use kwoon_sync::keyring::Keyring;
 use kwoon_sync::view::Caller;
 use tokio::sync::{oneshot, watch};
@@ -53,7 +56,7 @@ impl Published {
     pub fn sealing(&self, now: Time) -> Result<(), &'static str> {
         match self.failed {
             Some(reason) => Err(reason),
-            None => kwoon_ledger::clock::check(self.last_time, now).map_err(kwoon_ledger::clock::Jump::name),
+            None => clock::check(self.last_time, now).map_err(clock::Jump::name),
         }
     }
 }
@@ -118,7 +121,7 @@ pub fn wall_clock() -> Time {
 pub struct Writer {
     store: Arc<DiskStore>,
     home: Arc<Home>,
-    host: Host<oneshot::Sender<Outcome>>,
+    host: Host<usize>,
     limits: Limits,
     queue: Receiver<Message>,
     published: Arc<RwLock<Arc<Published>>>,
@@ -133,8 +136,8 @@ impl Writer {
     /// # Errors
     /// If keys or tokens cannot be read, or the store cannot.
     pub fn new(home: Arc<Home>, store: Arc<DiskStore>, limits: Limits) -> Result<(Self, Handle), StartError> {
-        let keyring = read_keyring(&home)?;
         let snapshot = store.snapshot()?;
+        let keyring = read_keyring(&home, &snapshot)?;
         let mut tokens = Tokens::default();
         tokens.add(&home.ensure_token("owner")?, Caller::Owner);
         for (name, agent) in kwoon_sync::names::names(&snapshot)? {
@@ -142,7 +145,6 @@ impl Writer {
                 tokens.add(&home.ensure_token(&name)?, Caller::Agent(agent));
             }
         }
-        remove_orphan_keys(&home, &snapshot, &keyring)?;
         let host = Host::new(keyring, limits.clone(), &snapshot)?;
         let tokens = Arc::new(RwLock::new(tokens));
         let (queue, receiver) = sync_channel(QUEUE_MAX);
@@ -219,20 +221,29 @@ impl Writer {
                 return self.round(group);
             }
         };
+        let (senders, requests): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+        let requests = requests.into_iter().enumerate().collect();
         // A defect in the host must not take the daemon with it: the group gets an error, and the host begins anew from
         // what is committed.
-        let taken = catch_unwind(AssertUnwindSafe(|| self.host.take(&snapshot, wall_clock(), group)));
+        let taken = catch_unwind(AssertUnwindSafe(|| self.host.take(&snapshot, wall_clock(), requests)));
         drop(snapshot);
         let Ok(batch) = taken else {
             tracing::error!("a group of requests failed; nothing of it was committed");
             self.begin_anew();
+            for sender in senders {
+                let _ = sender.send(Err(internal()));
+            }
             return;
         };
+        for trouble in self.host.take_troubles() {
+            tracing::error!(reason = trouble.reason, "something in the store cannot be read; see ledger_verify");
+        }
         let committed = batch.is_empty() || self.commit(batch);
-        let replies = self.host.committed(committed);
+        let mut replies: BTreeMap<usize, Outcome> = self.host.committed(committed).into_iter().collect();
         self.publish();
-        for reply in replies {
-            self.reply(reply);
+        for (slot, sender) in senders.into_iter().enumerate() {
+            let reply = replies.remove(&slot).unwrap_or_else(|| Err(internal()));
+            let _ = sender.send(reply.map(|answer| self.with_token(answer)));
         }
     }
 
@@ -261,7 +272,7 @@ impl Writer {
     fn begin_anew(&mut self) {
         let anew = (|| -> Result<_, StartError> {
             let snapshot = self.store.snapshot()?;
-            Ok(Host::new(read_keyring(&self.home)?, self.limits.clone(), &snapshot)?)
+            Ok(Host::new(read_keyring(&self.home, &snapshot)?, self.limits.clone(), &snapshot)?)
         })();
         match anew {
             Ok(host) => self.host = host,
@@ -279,29 +290,26 @@ impl Writer {
         *self.published.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(published);
     }
 
-    /// Hands out a reply. A new agent's token is made here, once the agent is committed.
-    fn reply(&self, (sender, reply): Reply<oneshot::Sender<Outcome>>) {
-        let reply = reply.and_then(|mut answer| {
-            if let Some(Secret::TokenOf(name)) = &answer.secret {
-                answer.secret = Some(Secret::Token(self.token_of(name)?));
-            }
-            Ok(answer)
-        });
-        let _ = sender.send(reply);
+    /// Puts a new agent's token into its answer: it is made here, once the agent is committed. If it cannot be written,
+    /// the agent is there all the same, and its token is made at the next start.
+    fn with_token(&self, mut answer: Answer) -> Answer {
+        if let Some(Secret::TokenOf(name)) = &answer.secret {
+            answer.secret = match self.token_of(name) {
+                Ok(token) => Some(Secret::Token(token)),
+                Err(error) => {
+                    tracing::error!(%error, "the token of a new agent cannot be written; it is made at the next start");
+                    None
+                }
+            };
+        }
+        answer
     }
 
-    fn token_of(&self, name: &str) -> Result<String, Refusal> {
-        let failed = |error: &dyn std::fmt::Display| {
-            // The agent is there; its token is made at the next start.
-            tracing::error!(%error, "the token of a new agent cannot be written");
-            internal()
-        };
-        let token = self.home.ensure_token(name).map_err(|error| failed(&error))?;
-        let snapshot = self.store.snapshot().map_err(|error| failed(&error))?;
-        let names = kwoon_sync::names::names(&snapshot).map_err(|error| failed(&error))?;
-        if let Some((_, agent)) = names.iter().find(|(known, _)| known == name) {
+    fn token_of(&self, name: &str) -> Result<String, StartError> {
+        let token = self.home.ensure_token(name)?;
+        if let Some(agent) = kwoon_sync::names::agent(&self.store.snapshot()?, name)? {
             let mut tokens = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
-            tokens.add(&token, Caller::Agent(*agent));
+            tokens.add(&token, Caller::Agent(agent));
         }
         Ok(token.to_string())
     }
@@ -317,22 +325,21 @@ fn collect(message: Message, group: &mut Vec<(oneshot::Sender<Outcome>, Request)
     }
 }
 
-fn read_keyring(home: &Home) -> Result<Keyring, StartError> {
-    Ok(Keyring::new(home.host_key()?, home.owner_key()?, home.instance_keys()?))
-}
-
-/// A crash between writing an instance's keys and committing its identity leaves keys of nobody.
-fn remove_orphan_keys(
-    home: &Home,
-    read: &dyn kwoon_ledger::storage::Read,
-    keyring: &Keyring,
-) -> Result<(), StartError> {
-    for agent in keyring.agents() {
-        if kwoon_sync::view::account(read, agent)?.is_none() {
-            home.remove_instance_keys(agent)?;
+/// The keys of this home whose agents are here. A crash between writing an instance's keys and committing its identity
+/// leaves keys of nobody; they are set aside, and said so, in case it was the store that lost the agent.
+fn read_keyring(home: &Home, read: &dyn Read) -> Result<Keyring, StartError> {
+    // By the primary tables alone: what can be made anew must not decide over what cannot.
+    let known: BTreeSet<AgentId> = kwoon_sync::names::names(read)?.into_iter().map(|(_, agent)| agent).collect();
+    let mut kept = Vec::new();
+    for keys in home.instance_keys()? {
+        if known.contains(&keys.agent) {
+            kept.push(keys);
+        } else {
+            tracing::warn!(agent = %keys.agent, "keys of an agent that is not here were set aside");
+            home.set_aside_instance_keys(&keys.agent)?;
         }
     }
-    Ok(())
+    Ok(Keyring::new(home.host_key()?, home.owner_key()?, kept))
 }
 
 /// Why a writer cannot begin.

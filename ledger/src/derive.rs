@@ -124,6 +124,10 @@ pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<D
             derive_consequence(draft, premises, outcome, &sequencer)?;
             Ok(Decision::Effects)
         }
+        Cause::Begun => {
+            derive_begun(draft, premises)?;
+            Ok(Decision::Effects)
+        }
         // No rules version yet has a change of epoch, so none is guessed at.
         Cause::Epoch(_) => Err(Rejection::UnknownKind.into()),
     }
@@ -213,6 +217,8 @@ fn check_position(draft: &Draft<'_>, head: Option<&Head>, action: &Action) -> Re
     let joins = matches!(action.body, Body::ThreadJoin(..));
     match (head, &action.position) {
         (None, None) => Ok(()),
+        // The first own action of a memory that an entry brought forth was signed before its log began.
+        (Some(Head { index: 0, object: ObjectId::Memory(_), .. }), None) => Ok(()),
         (Some(head), Some(position)) if position.epoch == head.epoch || joins && position.epoch == 0 => {
             let known = log::head_at(&draft.overlay, draft.number, head, position.index)?;
             if known == Some(position.head) { Ok(()) } else { Err(Rejection::Chain.into()) }
@@ -242,7 +248,7 @@ fn check_identity_object(premises: &Premises<'_>, action: &Action, signed: &[u8]
     }
 }
 
-/// Opens a log: the creator's account enters it, and a memory born of an entry gets its first version.
+/// Opens a log with the action that creates its object: the creator's account enters it.
 fn open(
     draft: &mut Draft<'_>,
     premises: &Premises<'_>,
@@ -250,21 +256,30 @@ fn open(
     action: &Action,
     actor: AgentId,
 ) -> Result<(), Fault> {
-    let (account, _) = advance_account(draft, actor, &opening.creator)?;
-    if !account.lives_on(&opening.sequencer) {
-        return Err(Rejection::UnknownInstance.into());
-    }
+    enter_creator(draft, opening, actor)?;
+    let created = rules::created(action, &opening.sequencer.0);
+    let is_plain = opening.origin.is_none() && opening.blind.is_none() && action.object.is_none();
+    if created == Some(premises.object) && is_plain { Ok(()) } else { Err(Rejection::Chain.into()) }
+}
+
+/// The creator's account enters the log; only a host on which it has an instance opens one.
+fn enter_creator(draft: &mut Draft<'_>, opening: &Opening, creator: AgentId) -> Result<(), Fault> {
+    let (account, _) = advance_account(draft, creator, &opening.creator)?;
+    if account.lives_on(&opening.sequencer) { Ok(()) } else { Err(Rejection::UnknownInstance.into()) }
+}
+
+/// Begins the log of a memory that an entry brought forth: version 1 is what the entry pinned.
+fn derive_begun(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<(), Fault> {
+    let Some((opening, origin)) = premises.opening.and_then(|opening| Some((opening, opening.origin.as_ref()?))) else {
+        return Err(Rejection::Chain.into());
+    };
     if opening.blind.is_some() {
         return Err(Rejection::Chain.into());
     }
-    match (&opening.origin, rules::created(action, &opening.sequencer.0)) {
-        (None, Some(created)) if created == premises.object && action.object.is_none() => Ok(()),
-        (Some(origin), None) if action.object == Some(premises.object) => {
-            let (fact, effects) = origin.outcome.verify(&origin.sequencer)?;
-            Ok(memory::begin_born(draft, &premises.object, actor, &fact, &effects)?)
-        }
-        _ => Err(Rejection::Chain.into()),
-    }
+    let (fact, effects) = origin.outcome.verify(&origin.sequencer)?;
+    let author = log::action_of(&fact).and_then(|action| action.agent()).ok_or(Rejection::Evidence)?;
+    enter_creator(draft, opening, author)?;
+    Ok(memory::begin_born(draft, &premises.object, author, &fact, &effects)?)
 }
 
 /// Brings an account in the log up to date; also whether any of the records took the agent's active state.

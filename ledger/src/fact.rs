@@ -104,6 +104,10 @@ pub enum Cause {
     /// What follows from a fact in a sister log of the same sequencer.
     #[n(4)]
     Consequence(#[n(0)] SealedOutcome),
+    /// A memory that an entry brought forth begins its own log, by the origin in the opening. It is a fact of its own, so
+    /// that no later fact, and nothing that carries one, shows the thread.
+    #[n(5)]
+    Begun,
 }
 
 /// Which deadline came.

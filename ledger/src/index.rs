@@ -1,6 +1,7 @@
 //! Indexes over all logs of a host: where an id lives, what a request became, what is due next, and the lists (turn,
 //! opportunities, threads, memories) in an order that a walk can leave and come back to.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use kwoon_keys::cbor;
@@ -89,7 +90,7 @@ pub fn number(read: &dyn Read, object: &ObjectId) -> Result<Option<ObjectNumber>
     })
 }
 
-/// The kind under which an object's id is found.
+/// Notes under which number an object's log is found.
 pub(crate) fn set_log(overlay: &mut Overlay<'_>, object: &ObjectId, number: ObjectNumber) {
     let kind = match object {
         ObjectId::Identity(_) => IdKind::Agent,
@@ -177,17 +178,29 @@ pub fn set_receipt(overlay: &mut Overlay<'_>, id: &RequestId) {
     overlay.put(Table::Derived, key(RECEIPT, &[&receipt_id(id).0.short()]), cbor::write(id));
 }
 
-/// The first deadline of all logs: when, and in which.
+/// The first deadline of all logs but those left out: when, and in which.
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn next_due(read: &dyn Read) -> Result<Option<(Time, ObjectNumber)>, ReadError> {
-    let rows = read.prefix(Table::Derived, &[DUE], Order::Rising, 1)?;
-    let Some((key, _)) = rows.first() else { return Ok(None) };
+pub fn next_due(read: &dyn Read, left_out: &BTreeSet<ObjectNumber>) -> Result<Option<(Time, ObjectNumber)>, ReadError> {
     let damaged = || ReadError::damaged("a deadline");
-    let time = key.get(1..9).ok_or_else(damaged)?;
-    let number = key.get(9..13).and_then(|bytes| bytes.try_into().ok()).ok_or_else(damaged)?;
-    Ok(Some((Time(number_at_end(time)?), ObjectNumber::from_be_bytes(number))))
+    let mut from = alloc::vec![DUE];
+    loop {
+        // One row is enough but where logs are left out.
+        let limit = if left_out.is_empty() { 1 } else { 64 };
+        let rows = read.range(Table::Derived, &from, &[DUE + 1], Order::Rising, limit)?;
+        let Some((last, _)) = rows.last() else { return Ok(None) };
+        from.clone_from(last);
+        from.push(0);
+        for (key, _) in rows {
+            let time = key.get(1..9).ok_or_else(damaged)?;
+            let number = key.get(9..13).and_then(|bytes| bytes.try_into().ok()).ok_or_else(damaged)?;
+            let number = ObjectNumber::from_be_bytes(number);
+            if !left_out.contains(&number) {
+                return Ok(Some((Time(number_at_end(time)?), number)));
+            }
+        }
+    }
 }
 
 fn due_key(time: Time, number: ObjectNumber, entry: u64) -> Vec<u8> {
@@ -211,16 +224,12 @@ pub(crate) fn set_public(overlay: &mut Overlay<'_>, memory: &MemoryId, public: b
     }
 }
 
-/// Public memories known here whose short id is after `after`, at most `limit`.
+/// Public memories known here, at most `limit`.
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn public_memories(read: &dyn Read, after: Option<&Short>, limit: usize) -> Result<Vec<MemoryId>, ReadError> {
-    let from = match after {
-        Some(short) => key(PUBLIC, &[short, &[0]]),
-        None => key(PUBLIC, &[]),
-    };
-    let rows = read.range(Table::Derived, &from, &[PUBLIC + 1], Order::Rising, limit)?;
+pub fn public_memories(read: &dyn Read, limit: usize) -> Result<Vec<MemoryId>, ReadError> {
+    let rows = read.prefix(Table::Derived, &[PUBLIC], Order::Rising, limit)?;
     rows.iter().map(|(_, value)| cbor::read_own(value).map_err(|_| ReadError::damaged("an index row"))).collect()
 }
 
@@ -240,6 +249,8 @@ pub enum List {
     Agents = 4,
     /// Those of [`List::Threads`] that are open.
     OpenThreads = 5,
+    /// Actions without an outcome: [`RequestId`]. Nothing enters it where one host orders all it holds.
+    Outbox = 6,
 }
 
 /// An obligation in the turn of its bearer.

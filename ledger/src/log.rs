@@ -73,6 +73,13 @@ pub fn fact_bytes(read: &dyn Read, number: ObjectNumber, index: u64) -> Result<V
     read.get(Table::Log, &fact_key(number, index))?.ok_or_else(|| ReadError::damaged("a fact is missing"))
 }
 
+/// The beginning of the keys under which the effects of a log's facts are kept in the derived table.
+pub fn effects_prefix(number: ObjectNumber) -> Vec<u8> {
+    let mut prefix = alloc::vec![EFFECTS];
+    prefix.extend_from_slice(&number.to_be_bytes());
+    prefix
+}
+
 /// A fact of this host's store.
 ///
 /// # Errors
@@ -109,7 +116,7 @@ pub fn head_at(read: &dyn Read, number: ObjectNumber, head: &Head, index: u64) -
     Ok(Some(fact(read, number, index + 1)?.previous))
 }
 
-/// The signed bytes of the action that a fact seals, if it does.
+/// The action that a fact seals, if it seals one. It was verified when the fact was folded.
 pub fn action_of(fact: &Fact) -> Option<Action> {
     let Cause::Action(signed) = &fact.cause else { return None };
     let payload = kwoon_keys::cose::payload(kwoon_keys::RecordKind::Action, signed).ok()?;

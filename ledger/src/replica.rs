@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use kwoon_keys::cbor;
 
-use crate::action::ObjectId;
 use crate::derive::{Fault, Premises, derive, read_action};
 use crate::draft::Draft;
 use crate::effect::Effect;
@@ -170,12 +169,4 @@ pub fn check_seal(overlay: &Overlay<'_>, number: ObjectNumber, record: &[u8]) ->
 /// Whether a fact lies so far ahead that it is held back.
 pub fn is_ahead(fact: &Fact, now: Time) -> bool {
     fact.log_time > now.after(FUTURE_MAX)
-}
-
-/// The object that a first fact opens.
-///
-/// # Errors
-/// If the bytes are no fact of a known version.
-pub fn opened(bytes: &[u8]) -> Result<ObjectId, Rejection> {
-    Ok(Fact::read(bytes)?.object)
 }

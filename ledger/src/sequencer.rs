@@ -62,30 +62,34 @@ impl<'a> Sequencer<'a> {
         Self { overlay: Overlay::new(base), host, now, unsealed: BTreeSet::new() }
     }
 
-    /// Goes on at a later time. Time never goes back within a batch.
-    pub fn at(&mut self, now: Time) {
-        self.now = self.now.max(now);
-    }
-
     /// The time.
     pub fn now(&self) -> Time {
         self.now
     }
 
     /// Seals every deadline that has come by now, in all logs of this host, in the order in which they came (L4.3).
-    /// At most `limit`; returns how many.
+    /// At most `limit`. A log whose deadlines cannot be read holds up no other; what was wrong with it is returned.
     ///
     /// # Errors
-    /// If the store cannot be read.
-    pub fn expire(&mut self, limit: usize) -> Result<usize, ReadError> {
-        let mut count = 0;
+    /// If the store cannot be read at all.
+    pub fn expire(&mut self, limit: usize) -> Result<Vec<ReadError>, ReadError> {
+        let (mut count, mut failed, mut failures) = (0, BTreeSet::new(), Vec::new());
         while count < limit {
-            match index::next_due(&self.overlay)? {
-                Some((due, number)) if due <= self.now => count += self.expire_log(number, due)?,
-                _ => break,
+            let next = index::next_due(&self.overlay, &failed)?;
+            let Some((due, number)) = next.filter(|(due, _)| *due <= self.now) else { break };
+            match self.expire_log(number, due) {
+                Ok(sealed) if sealed > 0 => count += sealed,
+                Ok(_) => {
+                    failed.insert(number);
+                    failures.push(ReadError::damaged("a deadline that its log does not have"));
+                }
+                Err(error) => {
+                    failed.insert(number);
+                    failures.push(error);
+                }
             }
         }
-        Ok(count)
+        Ok(failures)
     }
 
     /// Seals the deadlines of one log that have come by `time`.
@@ -134,8 +138,14 @@ impl<'a> Sequencer<'a> {
             now: self.now,
             unsealed: BTreeSet::new(),
         };
+        let signed = ByteVec::from(candidate.signed.clone());
         let sealed = layer.act_in_layer(known, candidate, &action).map_err(refused)?;
         allows(&layer.overlay, &sealed)?;
+        if sealed.existing {
+            // L2.4: without any new effect, so an account that entered for the decision does not stay either.
+            self.record_existing(&action, &signed, &sealed)?;
+            return Ok(sealed);
+        }
         let Sequencer { overlay, unsealed, .. } = layer;
         let batch = overlay.batch;
         self.overlay.absorb(batch);
@@ -164,25 +174,28 @@ impl<'a> Sequencer<'a> {
                     None => Vec::new(),
                 };
                 let sequencer = self.host.public();
+                let born = candidate.origin.is_some();
                 let opening = Opening { rules: RULES, sequencer, creator, origin: candidate.origin, blind: None };
-                (log::next_object(&self.overlay)?, Some(opening))
+                let number = log::next_object(&self.overlay)?;
+                if born {
+                    self.append(number, object, None, self.now, Cause::Begun, Vec::new(), Some(opening))?;
+                    (number, None)
+                } else {
+                    (number, Some(opening))
+                }
             }
         };
         let head = Cells::new(&self.overlay, number).head()?;
         let at = head.as_ref().map_or(self.now, |head| head.log_time.max(self.now));
         let cause = Cause::Action(signed.clone());
         let decision = self.append(number, object, head.clone(), at, cause, candidate.evidence, opening)?;
-        match (decision, head) {
-            (Decision::Effects, _) => {
+        match decision {
+            Decision::Effects => {
                 let index = Cells::new(&self.overlay, number).head()?.map_or(0, |head| head.index);
                 self.follow_up(number, index, &object, action)?;
                 Ok(Sealed { number, index, existing: false })
             }
-            (Decision::Existing(index), Some(head)) => {
-                self.record_existing(&head, at, action, &signed, index);
-                Ok(Sealed { number, index, existing: true })
-            }
-            (Decision::Existing(_), None) => Err(Code::Internal.into()),
+            Decision::Existing(index) => Ok(Sealed { number, index, existing: true }),
         }
     }
 
@@ -317,7 +330,9 @@ impl<'a> Sequencer<'a> {
     }
 
     /// A success without new effect is no fact, so its outcome is signed and kept (L3.1).
-    fn record_existing(&mut self, head: &Head, at: Time, action: &Action, signed: &ByteVec, made_by: u64) {
+    fn record_existing(&mut self, action: &Action, signed: &ByteVec, sealed: &Sealed) -> Result<(), ReadError> {
+        let head = Cells::new(&self.overlay, sealed.number).head()?;
+        let head = head.ok_or_else(|| ReadError::damaged("a log without a head"))?;
         let outcome = Outcome {
             schema: SCHEMA,
             request: action.request(),
@@ -326,14 +341,15 @@ impl<'a> Sequencer<'a> {
             epoch: head.epoch,
             index: head.index,
             head: head.hash,
-            log_time: at,
-            result: OutcomeResult::Existing(made_by),
+            log_time: head.log_time.max(self.now),
+            result: OutcomeResult::Existing(sealed.index),
         };
         let outcome = cose::sign(RecordKind::Outcome, &cbor::write(&outcome), self.host);
         let record = OutcomeRecord { outcome: outcome.into(), action: signed.clone() };
         let request = action.request();
         self.overlay.put(Table::Outcomes, request.as_bytes().to_vec(), cbor::write(&record));
         index::set_receipt(&mut self.overlay, &request);
+        Ok(())
     }
 
     /// Seals a log at its head at once, where something else needs the seal.

@@ -4,6 +4,7 @@
 //! One round at a time: [`Host::take`] decides a group of requests over one state and says what is to be committed;
 //! nothing of it may be told before [`Host::committed`] hands out the replies.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kwoon_keys::secret::InstanceKeys;
@@ -52,6 +53,8 @@ pub struct Host<T> {
     rates: Rates,
     last_time: Option<Time>,
     round: Option<Waiting<T>>,
+    troubles: Vec<ReadError>,
+    is_troubled: bool,
 }
 
 struct Waiting<T> {
@@ -76,6 +79,8 @@ impl<T> Host<T> {
             rates: Rates::default(),
             last_time,
             round: None,
+            troubles: Vec::new(),
+            is_troubled: false,
         })
     }
 
@@ -108,10 +113,11 @@ impl<T> Host<T> {
     /// If the store cannot be read.
     pub fn wake_at(&self, read: &dyn Read, now: Time) -> Result<Time, ReadError> {
         let record = now.after(RECORD_INTERVAL);
-        if self.sealing(now).is_err() {
+        // A deadline that could not be sealed is tried again each minute, not all the time.
+        if self.sealing(now).is_err() || self.is_troubled {
             return Ok(record);
         }
-        Ok(match index::next_due(read)? {
+        Ok(match index::next_due(read, &BTreeSet::new())? {
             Some((due, _)) => due.clamp(now, record),
             None => record,
         })
@@ -128,19 +134,29 @@ impl<T> Host<T> {
         let limits = Arc::clone(&self.limits);
         let sealing = self.sealing(now);
         let mut round = Round::new(read, &keyring, &limits, &mut self.rates, sealing, now);
-        let expired = if sealing.is_ok() { round.sequencer.expire(EXPIRIES_PER_ROUND) } else { Ok(0) };
+        let expired = if sealing.is_ok() { round.sequencer.expire(EXPIRIES_PER_ROUND) } else { Ok(Vec::new()) };
+        let mut troubles = Vec::new();
         let mut replies = Vec::with_capacity(requests.len());
         for (ticket, request) in requests {
             let reply = match &expired {
                 Ok(_) => round.answer(request),
                 Err(error) => Err(Stop::Unreadable(error.clone())),
             };
+            if let Err(Stop::Unreadable(error)) = &reply {
+                troubles.push(error.clone());
+            }
             replies.push((ticket, reply.map_err(to_refusal)));
         }
         let confirmed = round.confirmed;
         let mut batch = match (expired, round.sequencer.finish()) {
-            (Ok(_), Ok(batch)) => batch,
-            (Err(_), _) | (_, Err(_)) => {
+            (Ok(failures), Ok(batch)) => {
+                self.is_troubled = !failures.is_empty();
+                troubles.extend(failures);
+                batch
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                self.is_troubled = true;
+                troubles.push(error);
                 // Nothing of the round is kept if the store cannot be read.
                 for (_, reply) in &mut replies {
                     *reply = Err(internal());
@@ -156,9 +172,15 @@ impl<T> Host<T> {
         if let Some(time) = recorded {
             batch.rows.insert((Table::Meta, LAST_TIME.to_vec()), Some(time.0.to_be_bytes().to_vec()));
         }
+        self.troubles = troubles;
         let keys = batch.keys.clone();
         self.round = Some(Waiting { replies, keys, recorded });
         batch
+    }
+
+    /// What could not be read in the last round: for the log of the daemon.
+    pub fn take_troubles(&mut self) -> Vec<ReadError> {
+        std::mem::take(&mut self.troubles)
     }
 
     /// Ends a round: its batch was committed, or not. Hands out the replies.

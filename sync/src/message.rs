@@ -103,7 +103,7 @@ pub fn event(
         Cause::Expiry(Due::Delivery(assignment) | Due::Judgment(assignment)) => Some(assignment.to_string()),
         Cause::Account(agent, _) => Some(agent.to_string()),
         Cause::Consequence(outcome) => Some(fact_hash(&outcome.fact).to_string()),
-        Cause::Epoch(_) => None,
+        Cause::Begun | Cause::Epoch(_) => None,
     };
     Message {
         message_id: fact_hash(bytes).to_string(),
@@ -126,7 +126,7 @@ pub fn event(
 fn payload(fact: &Fact, effects: Vec<Value>) -> Value {
     let mut payload = json!({"index": fact.index, "effects": effects});
     match &fact.cause {
-        Cause::Action(_) | Cause::Epoch(_) => {}
+        Cause::Action(_) | Cause::Begun | Cause::Epoch(_) => {}
         Cause::Expiry(Due::Delivery(assignment)) => {
             payload["due"] = json!({"duty": "deliver", "assignment": assignment.to_string()});
         }
@@ -153,5 +153,6 @@ pub fn cause(fact: &Fact) -> &'static str {
         Cause::Account(..) => "account",
         Cause::Epoch(_) => "epoch",
         Cause::Consequence(_) => "consequence",
+        Cause::Begun => "begun",
     }
 }

@@ -25,3 +25,14 @@ pub fn names(read: &dyn Read) -> Result<Vec<(String, AgentId)>, ReadError> {
         })
         .collect()
 }
+
+/// The agent of a local name.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn agent(read: &dyn Read, name: &str) -> Result<Option<AgentId>, ReadError> {
+    match read.get(Table::Meta, &name_key(name))? {
+        Some(bytes) => cbor::read_own(&bytes).map(Some).map_err(|_| ReadError::damaged("a name")),
+        None => Ok(None),
+    }
+}

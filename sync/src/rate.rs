@@ -30,10 +30,12 @@ impl Rates {
         let full = limits.actions_burst_max.saturating_mul(1000);
         let rate = limits.actions_per_second_max.max(1);
         let bucket = self.buckets.entry(*caller).or_insert(Bucket { left: full, at: now });
+        // A clock that was put back must not stop the allowance from filling.
+        bucket.at = bucket.at.min(now);
         // One action a second is one thousandth of an action in a millisecond.
         let gained = now.since(bucket.at).0.saturating_mul(rate);
         bucket.left = bucket.left.saturating_add(gained).min(full);
-        bucket.at = bucket.at.max(now);
+        bucket.at = now;
         match bucket.left.checked_sub(1000) {
             Some(left) => {
                 bucket.left = left;
@@ -49,7 +51,7 @@ impl Rates {
     /// How long to wait after too many failures.
     pub fn may_join(&mut self, caller: &[u8; 32], limits: &Limits, now: Time) -> Result<(), Duration> {
         let Some(failures) = self.failed_joins.get_mut(caller) else { return Ok(()) };
-        failures.retain(|failure| now.since(*failure) < FAILED_JOINS_WINDOW);
+        failures.retain(|failure| *failure <= now && now.since(*failure) < FAILED_JOINS_WINDOW);
         match failures.first() {
             Some(first) if failures.len() as u64 >= limits.failed_joins_max => {
                 Err(first.after(FAILED_JOINS_WINDOW).since(now))
@@ -81,6 +83,19 @@ mod tests {
         assert_eq!(rates.take(&[1; 32], &limits, start), Ok(()), "others have their own");
         assert_eq!(rates.take(&[0; 32], &limits, start.after(Duration(99))), Err(Duration(1)));
         assert_eq!(rates.take(&[0; 32], &limits, start.after(Duration(100))), Ok(()));
+    }
+
+    #[test]
+    fn a_clock_that_was_put_back_stops_no_allowance() {
+        let mut limits = Limits::DEFAULT;
+        (limits.actions_burst_max, limits.actions_per_second_max, limits.failed_joins_max) = (1, 10, 1);
+        let mut rates = Rates::default();
+        let (ahead, now) = (Time(1_000_000_000), Time(1_000_000));
+        assert_eq!(rates.take(&[0; 32], &limits, ahead), Ok(()));
+        rates.join_failed(&[0; 32], ahead);
+        assert_eq!(rates.take(&[0; 32], &limits, now), Err(Duration(100)));
+        assert_eq!(rates.take(&[0; 32], &limits, now.after(Duration(100))), Ok(()));
+        assert_eq!(rates.may_join(&[0; 32], &limits, now), Ok(()));
     }
 
     #[test]

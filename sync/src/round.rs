@@ -6,7 +6,7 @@ use kwoon_keys::{Commitment, Digest, RecordKind, RequestSecret, Salt, cbor, cose
 use kwoon_ledger::action::{Action, Actor, Body, ObjectId, Position, SCHEMA};
 use kwoon_ledger::fact::{Evidence, Origin};
 use kwoon_ledger::index;
-use kwoon_ledger::limits::{ACTION_VALIDITY, Limits};
+use kwoon_ledger::limits::{ACTION_VALIDITY, ACTION_VALIDITY_MAX, Limits};
 use kwoon_ledger::refusal::{Code, Detail, Refusal, Step, Stop, require};
 use kwoon_ledger::rules;
 use kwoon_ledger::sequencer::{Candidate, Sequencer};
@@ -263,7 +263,7 @@ impl<'a> Round<'a> {
         let (generation, secret) = keys.secret();
         let token = secret.token(call.operation, &call.key);
         let request = request_id(agent.as_bytes(), &token);
-        let after = self.decided(&agent, after)?;
+        let after = self.decided(agent.as_bytes(), after)?;
         let mut acting = Acting { round: self, agent, request, secret, contents: Vec::new() };
         let plan = plan(&mut acting)?;
         let contents = acting.contents;
@@ -287,7 +287,7 @@ impl<'a> Round<'a> {
             attempt: 0,
             generation,
             issued_at: self.now,
-            expires_at: self.now.after(ACTION_VALIDITY),
+            expires_at: self.valid_until(plan.object.as_ref())?,
             needs: Vec::new(),
             after,
             body: plan.body,
@@ -332,23 +332,42 @@ impl<'a> Round<'a> {
         Ok(Ticket::new(thread.thread, opening.ok_or(Code::Internal)?, admission, hosts))
     }
 
-    /// The ids of an agent's own actions that it wants decided first.
-    fn decided(&self, agent: &AgentId, after: &[ActionRef]) -> Result<Vec<RequestId>, Stop> {
+    /// The ids of a caller's own actions that it wants decided first, in the order given.
+    fn decided(&self, actor: &[u8; 32], after: &[ActionRef]) -> Result<Vec<RequestId>, Stop> {
         let read = &self.sequencer.overlay;
         let mut decided = Vec::new();
         for reference in after {
             let request = request_id_of(read, &reference.0)?;
             let ended = match request {
-                Some(request) => receipt::ended(read, &request)?.filter(|ended| ended.action.agent() == Some(*agent)),
+                Some(request) => receipt::ended(read, &request)?.filter(|ended| ended.action.actor.bytes() == actor),
                 None => None,
             };
             // On one host nothing is pending, so an action that is not decided is none at all.
-            let ended = ended.ok_or_else(|| Refusal::argument("after", "actions of your own"))?;
-            decided.push(ended.action.request());
+            let request = ended.ok_or_else(|| Refusal::argument("after", "actions of your own"))?.action.request();
+            if !decided.contains(&request) {
+                decided.push(request);
+            }
         }
-        decided.sort();
-        decided.dedup();
         Ok(decided)
+    }
+
+    /// Until when an action on an object is valid. Log time may be ahead of this host's clock, if the clock was put back;
+    /// an action is sealed at log time, so it must still be valid then.
+    fn valid_until(&self, object: Option<&ObjectId>) -> Result<Time, Stop> {
+        let number = match object {
+            Some(object) => index::number(&self.sequencer.overlay, object)?,
+            None => None,
+        };
+        let head = match number {
+            Some(number) => Cells::new(&self.sequencer.overlay, number).head()?,
+            None => None,
+        };
+        let sealed_at = head.map_or(self.now, |head| head.log_time.max(self.now));
+        if sealed_at.after(ACTION_VALIDITY).since(self.now) > ACTION_VALIDITY_MAX {
+            let refusal = Refusal::from(Code::NotSealing);
+            return Err(refusal.with("reason", Detail::Word("log_time_ahead")).into());
+        }
+        Ok(sealed_at.after(ACTION_VALIDITY))
     }
 
     fn position(&self, object: &ObjectId) -> Result<Option<Position>, ReadError> {
@@ -375,6 +394,7 @@ impl<'a> Round<'a> {
     pub fn act_as_owner(
         &mut self,
         call: Call,
+        after: &[ActionRef],
         plan: impl FnOnce(&mut Owning<'_, '_>) -> Result<OwnerPlan, Stop>,
     ) -> Result<Answer, Stop> {
         let keyring = self.keyring;
@@ -388,6 +408,7 @@ impl<'a> Round<'a> {
         }
         self.check_sealing()?;
         let rate = self.count(&owner.0, call.operation);
+        let after = self.decided(&owner.0, after)?;
         let mut owning = Owning { round: self, request, secret, entropy: call.entropy, contents: Vec::new() };
         let plan = plan(&mut owning)?;
         let contents = owning.contents;
@@ -405,9 +426,9 @@ impl<'a> Round<'a> {
             attempt: 0,
             generation: 0,
             issued_at: self.now,
-            expires_at: self.now.after(ACTION_VALIDITY),
+            expires_at: self.valid_until(plan.object.map(ObjectId::Identity).as_ref())?,
             needs: Vec::new(),
-            after: Vec::new(),
+            after,
             body: plan.body,
         };
         let payload = cbor::write(&action);

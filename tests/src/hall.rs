@@ -186,7 +186,8 @@ impl Hall {
             return reply;
         }
         let snapshot = self.snapshot();
-        let (arguments, as_agent) = kwoon_sync::control::take_as(arguments, caller.caller, &self.host.keyring())?;
+        let (arguments, as_agent) =
+            kwoon_sync::control::take_as(operation, arguments, caller.caller, &self.host.keyring())?;
         let view = View {
             read: &snapshot,
             keyring: &self.host.keyring(),

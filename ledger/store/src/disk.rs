@@ -165,21 +165,6 @@ impl DiskStore {
         Ok(())
     }
 
-    /// Drops all rows of the table `Derived`, in one transaction.
-    ///
-    /// # Errors
-    /// As for a commit.
-    pub fn clear_derived(&self) -> Result<(), WriteError> {
-        self.write(
-            || Ok(()),
-            |transaction| {
-                transaction.delete_table(definition(Table::Derived))?;
-                transaction.open_table(definition(Table::Derived))?;
-                Ok(())
-            },
-        )
-    }
-
     /// Drops all rows of the table `Derived` and notes that it is not whole, in one transaction.
     pub(crate) fn begin_rebuild(&self) -> Result<(), WriteError> {
         self.write(

@@ -150,17 +150,19 @@ impl Home {
         instance_keys(&self.path)
     }
 
-    /// Removes the key file of an agent's instance, if there is one. It stays removed after a crash.
+    /// Sets the key file of an agent's instance aside, if there is one: it gets the ending `.unused` and is read no more.
+    /// Nothing is deleted, since keys cannot be made again. It stays so after a crash.
     ///
     /// # Errors
     /// If the operating system refuses.
-    pub fn remove_instance_keys(&self, agent: &AgentId) -> Result<(), FileError> {
+    pub fn set_aside_instance_keys(&self, agent: &AgentId) -> Result<(), FileError> {
         let path = instance_key_path(&self.path, agent);
-        let removed = files::remove_if_there(&path).and_then(|there| match there {
-            true => files::sync_dir(&self.path.join(AGENT_KEYS)),
-            false => Ok(()),
-        });
-        removed.map_err(|source| FileError::Io { path, source })
+        let set_aside = match fs::rename(&path, path.with_extension("key.unused")) {
+            Ok(()) => files::sync_dir(&self.path.join(AGENT_KEYS)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
+        set_aside.map_err(|source| FileError::Io { path, source })
     }
 }
 

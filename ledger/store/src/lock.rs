@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::OpenError;
 
@@ -17,6 +18,11 @@ pub(crate) struct Lock {
     file: File,
     path: PathBuf,
 }
+
+/// How often the lock is tried before the home is said to be in use.
+const TRIES: usize = 10;
+/// How long between two tries.
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 impl Lock {
     /// Takes the lock of a home whose lock file is there; nothing if there is no such file.
@@ -39,11 +45,15 @@ impl Lock {
 
     fn take(home: &Path, file: File) -> Result<Self, OpenError> {
         let path = home.join(LOCK);
-        match file.try_lock() {
-            Ok(()) => Ok(Self { file, path }),
-            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: home.to_owned(), pid: holder(&file) }),
-            Err(TryLockError::Error(error)) => Err(OpenError::io(&path, error)),
+        // Somebody who only looks whether a daemon runs takes the lock for a moment.
+        for _ in 0..TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { file, path }),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(BETWEEN_TRIES),
+                Err(TryLockError::Error(error)) => return Err(OpenError::io(&path, error)),
+            }
         }
+        Err(OpenError::InUse { path: home.to_owned(), pid: holder(&file) })
     }
 
     /// Writes this process's id into the file, for those who find it locked.

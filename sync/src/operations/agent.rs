@@ -72,13 +72,13 @@ fn policies(
 impl Owns for AgentCreate {
     fn plan(self, owning: &mut Owning<'_, '_>) -> Result<OwnerPlan, Stop> {
         let name = self.name.0;
-        // The owner's token lies under this name, beside the agents'.
-        require(name != "owner", Code::NameTaken)?;
-        require(owning.read().get(Table::Meta, &name_key(&name))?.is_none(), Code::NameTaken)?;
         let predecessor = match &self.predecessor {
             Some(reference) => Some(agent_id(owning.read(), &reference.0)?.ok_or(Code::NotFound)?.0),
             None => None,
         };
+        // The owner's token lies under this name, beside the agents'.
+        require(name != "owner", Code::NameTaken)?;
+        require(owning.read().get(Table::Meta, &name_key(&name))?.is_none(), Code::NameTaken)?;
         let keys = InstanceKeys {
             // Filled in once the record has its hash.
             agent: AgentId(NOTHING),

@@ -66,15 +66,15 @@ pub struct Verified {
     faults: Vec<Fault>,
 }
 
-/// A store with nothing in it.
-struct Nothing;
+/// A store of which only the facts are seen: nothing that follows from them.
+struct FactsOnly<'a>(&'a dyn Read);
 
-impl Read for Nothing {
-    fn get(&self, _: Table, _: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
-        Ok(None)
+impl Read for FactsOnly<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        if table == Table::Log { self.0.get(table, key) } else { Ok(None) }
     }
-    fn range(&self, _: Table, _: &[u8], _: &[u8], _: Order, _: usize) -> Result<Vec<Row>, ReadError> {
-        Ok(Vec::new())
+    fn range(&self, table: Table, from: &[u8], to: &[u8], order: Order, limit: usize) -> Result<Vec<Row>, ReadError> {
+        if table == Table::Log { self.0.range(table, from, to, order, limit) } else { Ok(Vec::new()) }
     }
     fn content(&self, _: &Digest) -> Result<Option<(Salt, Vec<u8>)>, ReadError> {
         Ok(None)
@@ -96,7 +96,8 @@ impl Verified {
     fn verify(&mut self, read: &dyn Read, number: ObjectNumber, object: &ObjectId) -> Result<(), Stop> {
         self.objects += 1;
         let head = Cells::new(read, number).head()?.ok_or(Code::Internal)?;
-        let mut folded = Overlay::new(&Nothing);
+        let facts = FactsOnly(read);
+        let mut folded = Overlay::new(&facts);
         let mut next = 0;
         while next <= head.index {
             let (from, to) = (log::fact_key(number, next), log::fact_key(number, u64::MAX));
@@ -121,21 +122,26 @@ impl Verified {
                 self.facts += 1;
                 next += 1;
             }
+            // What was folded is read from the store again where it is needed, so a long log takes no more memory.
+            folded.batch.rows.retain(|(table, _), _| matches!(table, Table::Derived | Table::Meta));
         }
-        self.compare_cells(read, &folded, number, object, head.index)?;
+        let mut cells = vec![CELLS];
+        cells.extend_from_slice(&number.to_be_bytes());
+        for prefix in [cells, log::effects_prefix(number)] {
+            self.compare(read, &folded, prefix, object, head.index)?;
+        }
         self.verify_seals(read, &folded, number, object, head.index)
     }
 
-    fn compare_cells(
+    /// Compares the stored rows under a prefix with those derived here.
+    fn compare(
         &mut self,
         read: &dyn Read,
         folded: &Overlay<'_>,
-        number: ObjectNumber,
+        prefix: Vec<u8>,
         object: &ObjectId,
         index: u64,
     ) -> Result<(), Stop> {
-        let mut prefix = vec![CELLS];
-        prefix.extend_from_slice(&number.to_be_bytes());
         let end = kwoon_ledger::storage::after_prefix(&prefix);
         let mut from = prefix;
         loop {
@@ -187,12 +193,14 @@ impl Reads for LedgerVerify {
     type Result = Verified;
 
     fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
+        let mut as_of = None;
         let mut verified = Verified { sound: true, objects: 0, facts: 0, seals: 0, faults: Vec::new() };
         match &self.object {
             Some(reference) => {
                 let (number, _) = number(view, reference)?;
                 let object = log::object(view.read, number)?.ok_or(Code::Internal)?;
                 verified.verify(view.read, number, &object)?;
+                as_of = view.as_of(number)?;
             }
             None => {
                 let mut from = 0;
@@ -206,7 +214,9 @@ impl Reads for LedgerVerify {
                 }
             }
         }
-        Ok(Answer::new(&verified, Contents::new(view.read))?)
+        let mut answer = Answer::new(&verified, Contents::new(view.read))?;
+        answer.as_of = as_of;
+        Ok(answer)
     }
 }
 
@@ -350,9 +360,11 @@ impl Reads for ObjectDigest {
     type Result = Digests;
 
     fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
+        let mut as_of = None;
         let (digests, cursor) = match &self.object {
             Some(reference) => {
                 let (number, _) = number(view, reference)?;
+                as_of = view.as_of(number)?;
                 (Digests::One(digest_row(view, number)?), None)
             }
             None => {
@@ -362,6 +374,7 @@ impl Reads for ObjectDigest {
             }
         };
         let mut answer = Answer::new(&digests, Contents::new(view.read))?;
+        answer.as_of = as_of;
         answer.cursor = cursor;
         Ok(answer)
     }

@@ -169,6 +169,17 @@ on_memory! {
     MemoryWithdraw: Body::MemoryWithdraw;
 }
 
+/// A version of a memory.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct VersionRef {
+    /// The memory.
+    memory: MemoryRef,
+    /// Its version; the current one if left out.
+    version: Option<u64>,
+}
+
 /// A pinned version of a memory, as an argument.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a memory id, or {memory, version}")]
@@ -177,19 +188,14 @@ pub enum PinRef {
     /// Its current version.
     Current(MemoryRef),
     /// This version.
-    Version {
-        /// The memory.
-        memory: MemoryRef,
-        /// Its version.
-        version: Option<u64>,
-    },
+    Version(VersionRef),
 }
 
 impl PinRef {
     fn parts(&self) -> (&MemoryRef, Option<u64>) {
         match self {
             Self::Current(memory) => (memory, None),
-            Self::Version { memory, version } => (memory, *version),
+            Self::Version(VersionRef { memory, version }) => (memory, *version),
         }
     }
 
@@ -428,7 +434,7 @@ impl Reads for MemorySearch {
             return Err(Refusal::too_large("query", 1024).into());
         }
         let mut ids = index::list_latest::<MemoryId>(view.read, List::Memories, &index::owner(&reader), SEARCHED_MAX)?;
-        for id in index::public_memories(view.read, None, SEARCHED_MAX)? {
+        for id in index::public_memories(view.read, SEARCHED_MAX)? {
             if !ids.contains(&id) {
                 ids.push(id);
             }

@@ -95,7 +95,7 @@ pub trait Tends: DeserializeOwned + JsonSchema {
     ///
     /// # Errors
     /// If the store cannot be read.
-    fn tend(self, round: &mut Round<'_>) -> Result<Answer, Stop>;
+    fn tend(self, round: &mut Round<'_>, call: &Call) -> Result<Answer, Stop>;
 }
 
 type ReadFn = fn(&View<'_>, Arguments) -> Result<Answer, Stop>;
@@ -172,12 +172,12 @@ impl Operation {
             round: &mut Round<'_>,
             _: Caller,
             call: Call,
-            _: &[ActionRef],
+            after: &[ActionRef],
             arguments: Arguments,
         ) -> Result<Answer, Stop> {
             let request: T = argument::parse(arguments)?;
             request.check()?;
-            round.act_as_owner(call, |owning| request.plan(owning))
+            round.act_as_owner(call, after, |owning| request.plan(owning))
         }
         Self {
             name,
@@ -193,11 +193,11 @@ impl Operation {
         fn run<T: Tends>(
             round: &mut Round<'_>,
             _: Caller,
-            _: Call,
+            call: Call,
             _: &[ActionRef],
             arguments: Arguments,
         ) -> Result<Answer, Stop> {
-            argument::parse::<T>(arguments)?.tend(round)
+            argument::parse::<T>(arguments)?.tend(round, &call)
         }
         Self {
             name,
@@ -439,7 +439,8 @@ pub static ALL: &[Operation] = &[
     Operation::reads::<ledger::LedgerVerify>(
         "ledger_verify",
         Who::Owner,
-        "Verifies and decides again every fact of one object or of all, and compares with what is stored.",
+        "Verifies and decides again every fact of one object or of all, and compares the state and effects derived with \
+         those stored. Lists over several objects, such as the turn, are not compared; serve --rebuild makes them anew.",
     ),
     Operation::reads::<ledger::ObjectLog>(
         "object_log",

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use kwoon_keys::cbor;
 use kwoon_ledger::action::ObjectId;
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Code, Stop};
 use kwoon_ledger::state::{Cells, ObjectNumber};
+use kwoon_ledger::storage::{Read, ReadError, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Reads, Tends};
 use crate::answer::{Answer, Contents, shown};
 use crate::argument::Limit;
-use crate::round::Round;
+use crate::round::{Call, Round};
 use crate::view::{View, read_cursor, write_cursor};
 
 /// Arguments of `host_status`.
@@ -168,14 +170,30 @@ pub struct Confirmed {
     was_sealing: bool,
 }
 
+/// Where the time that a call confirmed is noted, so that a repeat of the call confirms no other (L3.1).
+fn confirmation_key(round: &Round<'_>, call: &Call) -> Vec<u8> {
+    let mut key = b"clock_confirm/".to_vec();
+    key.extend_from_slice(round.keyring.owner_secret().token(call.operation, &call.key).as_bytes());
+    key
+}
+
 impl Tends for ClockConfirm {
     type Result = Confirmed;
 
-    fn tend(self, round: &mut Round<'_>) -> Result<Answer, Stop> {
-        let was_sealing = round.sealing.is_ok();
-        round.confirmed = true;
-        round.sealing = Ok(());
-        let result = Confirmed { time: shown(round.now), was_sealing };
+    fn tend(self, round: &mut Round<'_>, call: &Call) -> Result<Answer, Stop> {
+        let key = confirmation_key(round, call);
+        let earlier = round.sequencer.overlay.get(Table::Meta, &key)?;
+        let (time, was_sealing) = match earlier {
+            Some(bytes) => cbor::read_own(&bytes).map_err(|_| ReadError::damaged("a confirmed time"))?,
+            None => {
+                let confirmed = (round.now, round.sealing.is_ok());
+                round.sequencer.overlay.put(Table::Meta, key, cbor::write(&confirmed));
+                round.confirmed = true;
+                round.sealing = Ok(());
+                confirmed
+            }
+        };
+        let result = Confirmed { time: shown(time), was_sealing };
         Ok(Answer::new(&result, Contents::new(&round.sequencer.overlay))?)
     }
 }

@@ -1,6 +1,6 @@
 //! The turn, opportunities, the working set and receipts: all that an agent needs after any amnesia (O3 to O7).
 
-use kwoon_keys::id::{AgentId, ThreadId};
+use kwoon_keys::id::{AgentId, RequestId, ThreadId};
 use kwoon_ledger::effect::{Duty, Obligation};
 use kwoon_ledger::index::{self, List, OfferRow, TurnRow};
 use kwoon_ledger::refusal::{Code, Refusal, Step, Stop};
@@ -377,12 +377,13 @@ impl Reads for OutboxList {
     type Result = Outbox;
 
     fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
-        view.reader()?;
-        let _ = Limit::of(self.limit);
-        if self.cursor.is_some() {
-            return Err(Refusal::argument("cursor", "none: the outbox has one page").into());
-        }
-        // One host orders all it holds, so every action is settled in the call that makes it.
-        Ok(view.answer(&Outbox { actions: Vec::new() }, Contents::new(view.read), None)?)
+        // One host orders all it holds, so every action is settled in the call that makes it, and nothing enters the list.
+        let owner = index::owner(&view.reader()?);
+        let (rows, cursor) =
+            view.page::<RequestId>(List::Outbox, &owner, self.cursor.as_deref(), Limit::of(self.limit))?;
+        debug_assert!(rows.is_empty(), "nothing is pending on one host");
+        let mut answer = view.answer(&Outbox { actions: Vec::new() }, Contents::new(view.read), None)?;
+        answer.cursor = cursor;
+        Ok(answer)
     }
 }

@@ -1105,12 +1105,36 @@ fn a_memory_born_of_anothers_entry_is_not_ones_own() {
     let (alice, bob) = (hall.agent("alice"), hall.agent("bob"));
     let (_, memory) = born(&mut hall, &bob);
     let creator = records(&hall, &alice);
-    let why = memory.rejects_fact(0, |fact| {
-        fact.opening.as_mut().unwrap().creator = creator;
+    let why = memory.rejects_fact(0, |fact| fact.opening.as_mut().unwrap().creator = creator);
+    assert_eq!(why, rejected(Rejection::Identity));
+    let why = memory.rejects_fact(1, |fact| {
         let action = Action { position: None, ..memory.action(&hall, &alice, Body::MemoryPublish) };
         fact.cause = Cause::Action(sign(&action, &hall.instance(&alice).signing));
     });
-    assert_eq!(why, rejected(Rejection::Evidence));
+    assert_eq!(why, rejected(Rejection::UnknownInstance));
+}
+
+#[test]
+fn a_publication_shows_nothing_of_the_thread_that_its_memory_came_from() {
+    rule!(holds, "S2", "M7");
+    let mut hall = Hall::new();
+    let bob = hall.agent("bob");
+    let (thread, memory) = born(&mut hall, &bob);
+    let publication = Log::of(&hall, &publication_of(&memory));
+    let posted = thread.fact(thread.find_action(|body| matches!(body, Body::EntryPost(_))));
+    let request = log::action_of(&posted).unwrap().request();
+    let (thread_id, request) = (thread.object.digest().as_bytes().as_slice(), request.as_bytes().as_slice());
+    let shows = |bytes: &[u8], id: &[u8]| bytes.windows(id.len()).any(|window| window == id);
+    assert!(memory.facts.iter().any(|fact| shows(fact, thread_id)), "the author's own log knows where it came from");
+    for fact in &publication.facts {
+        assert!(!shows(fact, thread_id) && !shows(fact, request));
+    }
+}
+
+/// The outside id of a memory's publication.
+fn publication_of(memory: &Log) -> String {
+    let ObjectId::Memory(id) = memory.object else { panic!("a memory's log") };
+    kwoon_ledger::rules::memory::publication_id(&id).to_string()
 }
 
 #[test]
@@ -1137,8 +1161,6 @@ fn a_thread_made_up_for_it_gives_nobody_anothers_memory() {
     let why = memory.rejects_fact(0, |fact| {
         let opening = fact.opening.as_mut().unwrap();
         (opening.creator, opening.origin) = (creator, Some(origin));
-        let action = Action { position: None, ..memory.action(&hall, &alice, Body::MemoryPublish) };
-        fact.cause = Cause::Action(sign(&action, &hall.instance(&alice).signing));
     });
     assert_eq!(why, rejected(Rejection::Evidence));
 }

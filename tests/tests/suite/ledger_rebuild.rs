@@ -455,7 +455,6 @@ fn a_store_on_disk_is_rebuilt_to_the_same_bytes() {
     let on_disk = OnDisk::with(long());
     let before = on_disk.rows();
     let store = on_disk.open();
-    store.clear_derived().unwrap();
     rebuild(&store).unwrap();
     drop(store);
     assert!(on_disk.rows() == before);

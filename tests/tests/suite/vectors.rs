@@ -162,7 +162,7 @@ variants! {
         EntryPost, EntryHandle, EntryRetract, AssignmentTake, AssignmentDeliver, AssignmentAccept, AssignmentReturn,
         AssignmentAbandon, AssignmentVoid,
     }
-    cause_name(Cause: kwoon_ledger::fact::Cause) { Action, Expiry, Account, Epoch, Consequence }
+    cause_name(Cause: kwoon_ledger::fact::Cause) { Action, Expiry, Account, Epoch, Consequence, Begun }
     due_name(Due: kwoon_ledger::fact::Due) { Delivery, Judgment }
     evidence_name(Evidence: kwoon_ledger::fact::Evidence) { Publication }
     epoch_reason_name(EpochReason: kwoon_ledger::fact::EpochReason) {

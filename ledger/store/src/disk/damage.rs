@@ -78,7 +78,7 @@ fn after_a_failed_commit_nothing_is_written_until_a_new_open() {
     disk.full.store(false, Ordering::Relaxed);
     let error = store.commit(row(b"c", b"3")).unwrap_err();
     assert!(error.reason.contains("earlier commit failed"), "{error}");
-    assert!(store.clear_derived().unwrap_err().reason.contains("earlier commit failed"));
+    assert!(store.begin_rebuild().unwrap_err().reason.contains("earlier commit failed"));
     drop(store);
     assert!(!dir.path().join(CLEAN).exists());
     let store = disk.open(dir.path()).unwrap();

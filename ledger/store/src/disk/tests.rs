@@ -219,7 +219,7 @@ fn keys_of_instances_are_committed_with_a_batch() {
     let first = memory.keys().into_iter().find(|keys| keys.agent == AgentId::of(&[&[1]])).unwrap();
     assert_eq!(first.secrets.len(), 2);
     memory.remove_instance_keys(&first.agent);
-    at.home.remove_instance_keys(&first.agent).unwrap();
+    at.home.set_aside_instance_keys(&first.agent).unwrap();
     assert_eq!(shown(at.home.instance_keys().unwrap()), shown(memory.keys()));
 }
 
@@ -286,8 +286,8 @@ fn derived_rows_are_dropped_and_nothing_else() {
     disk.commit(batch).unwrap();
     memory.commit(row(Table::Derived, b"a", b"1")).unwrap();
     let early = disk.snapshot().unwrap();
-    disk.clear_derived().unwrap();
-    memory.clear_derived().unwrap();
+    disk.begin_rebuild().unwrap();
+    memory.begin_rebuild().unwrap();
     let snapshot = disk.snapshot().unwrap();
     assert_eq!(snapshot.prefix(Table::Derived, b"", Order::Rising, 9).unwrap(), []);
     assert_eq!(snapshot.get(Table::Log, b"a").unwrap().unwrap(), b"1");

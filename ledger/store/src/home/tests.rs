@@ -298,8 +298,8 @@ fn instance_keys_are_listed_by_agent_and_removed() {
     let listed = |home: &Home| home.instance_keys().unwrap().iter().map(|keys| keys.agent).collect::<Vec<_>>();
     agents.sort();
     assert_eq!(listed(&home), agents);
-    home.remove_instance_keys(&agents[2]).unwrap();
-    home.remove_instance_keys(&agents[2]).unwrap();
+    home.set_aside_instance_keys(&agents[2]).unwrap();
+    home.set_aside_instance_keys(&agents[2]).unwrap();
     agents.remove(2);
     assert_eq!(listed(&home), agents);
     fs::rename(instance_key_path(&path, &agents[0]), instance_key_path(&path, &agents[1])).unwrap();

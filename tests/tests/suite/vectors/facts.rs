@@ -197,6 +197,7 @@ fn add_facts(vectors: &mut Vectors) {
         Cause::Account(agent(), vec![signed_identity()]),
         Cause::Epoch(epoch_change()),
         Cause::Consequence(sealed_outcome()),
+        Cause::Begun,
     ];
     for cause in causes {
         vectors.record(cause_name(&cause), &cause);
