@@ -28,7 +28,7 @@ use crate::writer::{StartError, Writer};
 /// Connections that are served at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 1024;
 /// How long a client may take for the head of a request.
-const HEAD_TIME: Duration = Duration::from_secs(15);
+const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long requests under way may take when the daemon stops.
 const STOP_TIME: Duration = Duration::from_secs(10);
 /// Longer paths do not fit the address of a Unix socket everywhere.
@@ -110,7 +110,14 @@ fn start_logging() {
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
+        // A log that cannot be written, for a full disk say, must not end the daemon.
+        .log_internal_errors(false)
         .try_init();
+    // What a panic says may hold what a participant wrote, so only its place is logged.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(place, "a defect in this program");
+    }));
 }
 
 async fn run(
@@ -132,15 +139,16 @@ async fn run(
 
     let (stop, stopping) = watch::channel(false);
     let shared = Arc::new(Shared::new(handle.clone(), Arc::clone(store), address, stopping.clone()));
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // Each way in has its own, so that the command line gets through whatever goes on over TCP.
+    let connections = [Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(CONNECTIONS_MAX))];
     let tcp = tcp.tap_io(|stream| {
         // Answers are small and wait for nothing; an address without this option serves as well.
         let _ = stream.set_nodelay(true);
     });
     let (guarded, open) = (http::router(Arc::clone(&shared), true), http::router(Arc::clone(&shared), false));
     let accepting = [
-        tokio::spawn(accept(tcp, guarded, Arc::clone(&connections), stopping.clone())),
-        tokio::spawn(accept(unix, open, Arc::clone(&connections), stopping)),
+        tokio::spawn(accept(tcp, guarded, Arc::clone(&connections[0]), stopping.clone())),
+        tokio::spawn(accept(unix, open, Arc::clone(&connections[1]), stopping)),
     ];
     let run_file = home.path().join("run.json");
     let info = json!({
@@ -164,7 +172,12 @@ async fn run(
         let _ = task.await;
     }
     // Every connection holds a permit; when all are back, all are done.
-    let done = connections.acquire_many(u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX));
+    let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
+    let done = async {
+        for connections in &connections {
+            let _ = connections.acquire_many(all).await;
+        }
+    };
     if tokio::time::timeout(STOP_TIME, done).await.is_err() {
         tracing::warn!("some requests did not end in time");
     }

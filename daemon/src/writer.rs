@@ -209,8 +209,7 @@ impl Writer {
     fn round(&mut self, group: Vec<(oneshot::Sender<Outcome>, Request)>) {
         if let Some(reason) = self.failed {
             for (sender, _) in group {
-                let refusal = Refusal::from(Code::NotSealing).with("reason", Detail::Word(reason));
-                let _ = sender.send(Err(refusal));
+                let _ = sender.send(Err(not_sealing(reason)));
             }
             return;
         }
@@ -242,7 +241,12 @@ impl Writer {
         let mut replies: BTreeMap<usize, Outcome> = self.host.committed(committed).into_iter().collect();
         self.publish();
         for (slot, sender) in senders.into_iter().enumerate() {
-            let reply = replies.remove(&slot).unwrap_or_else(|| Err(internal()));
+            let reply = match (replies.remove(&slot), self.failed) {
+                // It is not known what the disk holds; the same key tells once the daemon runs again.
+                (_, Some(reason)) => Err(not_sealing(reason)),
+                (Some(reply), None) => reply,
+                (None, None) => Err(internal()),
+            };
             let _ = sender.send(reply.map(|answer| self.with_token(answer)));
         }
     }
@@ -313,6 +317,10 @@ impl Writer {
         }
         Ok(token.to_string())
     }
+}
+
+fn not_sealing(reason: &'static str) -> Refusal {
+    Refusal::from(Code::NotSealing).with("reason", Detail::Word(reason))
 }
 
 fn collect(message: Message, group: &mut Vec<(oneshot::Sender<Outcome>, Request)>) -> bool {

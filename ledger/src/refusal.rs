@@ -93,8 +93,8 @@ codes! {
         "A text is longer than the limit, or there are too many of something."
         "Shorten it to the limit in details, or split it over several memories.";
     Unauthenticated "unauthenticated" 401 Stop
-        "There is no valid token with this request."
-        "Send the token of the home's tokens directory as: Authorization: Bearer TOKEN.";
+        "There is no token with this request, or not one that this operation takes."
+        "Send a token of the home's tokens directory as: Authorization: Bearer TOKEN; an agent's for what agents do.";
     ForbiddenHost "forbidden_host" 403 Stop
         "The Host header does not name this daemon."
         "Use the address that the daemon printed.";
@@ -127,7 +127,7 @@ codes! {
         "Leave it to others.";
     AgentInactive "agent_inactive" 403 Stop
         "The agent is not active, so it cannot act."
-        "Ask the owner to reactivate the agent.";
+        "Ask the owner: a deactivated agent can be reactivated, a terminated one cannot.";
     OwnerRequired "owner_required" 403 Stop
         "This needs the owner: the token or the key is not the owner's."
         "Use the owner's token on a home that holds the owner's key.";
@@ -150,7 +150,7 @@ codes! {
         "That is how it is already."
         "Nothing to do.";
     NameTaken "name_taken" 409 Retry
-        "An agent of this name exists on this host."
+        "An agent of this name exists on this host, or the name is reserved."
         "Choose another name.";
     ThreadClosed "thread_closed" 409 Stop
         "The thread is closed."
@@ -208,7 +208,7 @@ codes! {
         "Wait; the action is kept and sent when the host is back.";
     NotSealing "not_sealing" 503 Wait
         "This host seals nothing at present."
-        "See details.reason; if the clock is right, the owner runs: kwoon clock confirm.";
+        "See details.reason. Of a clock that is right, the owner says so with: kwoon clock confirm. Of a store that failed or a full disk: make room, then kwoon down and kwoon up.";
     ObjectQuarantined "object_quarantined" 503 Wait
         "The log of this object holds something that cannot be accepted, so nothing is added to it."
         "The owner looks at it with ledger_verify.";
@@ -216,7 +216,7 @@ codes! {
         "The daemon is stopping."
         "Repeat with the same key when it runs again.";
     Internal "internal" 500 Retry
-        "The daemon failed; nothing was changed."
+        "The daemon failed."
         "Repeat with the same key; if it fails again, the owner finds the cause in the daemon's log.";
 }
 

@@ -29,9 +29,10 @@ pub fn read(body: &[u8]) -> Result<Arguments, Refusal> {
     match serde_json::from_slice(body) {
         Ok(Strict(Value::Object(arguments))) => Ok(arguments),
         Ok(_) => Err(Refusal::argument("body", "one JSON object")),
-        Err(_) => {
-            Err(Refusal::argument("body", "well-formed JSON in UTF-8, each key once, numbers of at most 64 bits"))
-        }
+        Err(_) => Err(Refusal::argument(
+            "body",
+            "well-formed JSON in UTF-8, nested at most 100 deep, each key once, whole numbers of at most 64 bits",
+        )),
     }
 }
 
@@ -109,7 +110,11 @@ fn explain(path: &str, message: &str) -> Refusal {
         (Some(quoted), "must be given".to_owned())
     } else {
         let expected = message.rsplit_once("expected ").map_or("another form", |(_, expected)| expected);
-        (None, expected.to_owned())
+        let plain = match expected {
+            "usize" | "u64" | "u32" => "a whole number from 0",
+            expected => expected,
+        };
+        (None, plain.to_owned())
     };
     // A map key that does not exist is part of the path already.
     let path = if path == "." { "" } else { path };

@@ -220,7 +220,7 @@ pub fn read_cursor<T: for<'b> Decode<'b, ()> + Encode<()>>(
     if cursor.list.as_slice() == list && *cursor.owner == *owner { Ok(cursor.position) } else { Err(wrong()) }
 }
 
-/// The step of an obligation, and the operation that takes it.
+/// The step of an obligation, and the operation to begin it with: nothing is delivered or judged unread.
 pub fn step_of(row: &TurnRow, now: Time) -> Next {
     let obligation = &row.obligation;
     if obligation.due_at.is_some_and(|due| due <= now) {
@@ -231,10 +231,10 @@ pub fn step_of(row: &TurnRow, now: Time) -> Next {
             (Step::Respond, "entry_post", json!({"thread": row.thread.to_string(), "reply_to": obligation.entry}))
         }
         Duty::Deliver => {
-            (Step::Deliver, "assignment_deliver", json!({"assignment": obligation.assignment.map(|id| id.to_string())}))
+            (Step::Deliver, "assignment_get", json!({"assignment": obligation.assignment.map(|id| id.to_string())}))
         }
         Duty::Judge => {
-            (Step::Judge, "assignment_accept", json!({"assignment": obligation.assignment.map(|id| id.to_string())}))
+            (Step::Judge, "assignment_get", json!({"assignment": obligation.assignment.map(|id| id.to_string())}))
         }
     };
     Next { step, call: Some((operation, arguments)) }

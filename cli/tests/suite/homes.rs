@@ -116,6 +116,29 @@ fn an_address_that_was_asked_for_and_is_taken_is_refused() {
 }
 
 #[test]
+fn an_address_that_others_could_reach_is_refused() {
+    let (_directory, home) = made();
+    let output = cli(&home, &["serve", "--listen", "0.0.0.0:0"]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("127.0.0.1"), "{message}");
+}
+
+#[test]
+fn a_port_that_was_picked_is_used_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("home");
+    let first = Daemon::serving(&home, &["--listen", "127.0.0.1:0"], &[]);
+    let address = first.address.clone();
+    first.stop();
+    for flags in [&["--listen", "127.0.0.1:0"][..], &[]] {
+        let again = Daemon::serving(&home, flags, &[]);
+        assert_eq!(again.address, address);
+        again.stop();
+    }
+}
+
+#[test]
 fn foreign_files_in_the_directory_are_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("home");
@@ -133,11 +156,23 @@ fn a_home_with_a_long_path_is_served_over_a_shorter_socket() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("a".repeat(60)).join("b".repeat(60));
     fs::create_dir_all(home.parent().unwrap()).unwrap();
-    let daemon = Daemon::with(&home, &[("XDG_RUNTIME_DIR", directory.path().to_str().unwrap())]);
+    let runtime = directory.path().join("runtime");
+    fs::create_dir(&runtime).unwrap();
+    // A directory that others may enter is no place for the socket.
+    fs::set_permissions(&runtime, Permissions::from_mode(0o755)).unwrap();
+    let serve = std::process::Command::new(crate::daemon::KWOON)
+        .args(["--home", home.to_str().unwrap(), "serve"])
+        .env("XDG_RUNTIME_DIR", &runtime)
+        .output()
+        .unwrap();
+    assert_eq!(serve.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&serve.stderr).contains("mode 0700"));
+    fs::set_permissions(&runtime, Permissions::from_mode(0o700)).unwrap();
+    let daemon = Daemon::with(&home, &[("XDG_RUNTIME_DIR", runtime.to_str().unwrap())]);
     let run = fs::read_to_string(home.join("run.json")).unwrap();
     let run: serde_json::Value = serde_json::from_str(&run).unwrap();
     let socket = PathBuf::from(run["socket"].as_str().unwrap());
-    assert!(socket.starts_with(directory.path()) && socket.as_os_str().len() <= 100);
+    assert!(socket.starts_with(&runtime) && socket.as_os_str().len() <= 100);
     assert_eq!(daemon.cli(&["status"]).status.code(), Some(0));
     daemon.stop();
     assert!(!socket.exists());

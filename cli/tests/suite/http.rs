@@ -165,3 +165,22 @@ fn a_turn_can_be_waited_for() {
     let turn = waiter.join().unwrap().body;
     assert_eq!(turn["result"]["obligations"][0]["duty"], "respond");
 }
+
+#[test]
+fn a_waiting_turn_does_not_hold_up_the_end_of_the_daemon() {
+    let daemon = Daemon::fresh();
+    let (_, alice) = daemon.agent("alice");
+    let address = daemon.address.clone();
+    let (sender, started) = std::sync::mpsc::channel();
+    let waiter = std::thread::spawn(move || {
+        sender.send(()).unwrap();
+        crate::daemon::call_at(&address, &alice, "turn", &json!({"wait_ms": 60_000}))
+    });
+    started.recv().unwrap();
+    let (log, ..) = daemon.stop();
+    assert!(!log.contains("did not end in time"), "{log}");
+    // It is told so, unless the end came before its request did.
+    if let Ok(reply) = waiter.join().unwrap() {
+        assert_eq!(reply.code(), "stopping");
+    }
+}

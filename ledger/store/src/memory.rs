@@ -54,18 +54,9 @@ impl MemoryStore {
         self.shared().keys.remove(agent);
     }
 
-    /// Drops all rows of the table `Derived`.
-    ///
-    /// # Errors
-    /// None; the result is that of the store on disk.
-    pub fn clear_derived(&self) -> Result<(), WriteError> {
-        Arc::make_mut(&mut self.shared().state).tables.remove(&Table::Derived);
-        Ok(())
-    }
-
     /// Drops the table `Derived` and notes that it is not whole, as the store on disk does.
     pub(crate) fn begin_rebuild(&self) -> Result<(), WriteError> {
-        self.clear_derived()?;
+        Arc::make_mut(&mut self.shared().state).tables.remove(&Table::Derived);
         let mut batch = Batch::default();
         batch.rows.insert((Table::Meta, UNDER_WAY.to_vec()), Some(Vec::new()));
         self.commit(batch)

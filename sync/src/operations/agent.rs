@@ -26,7 +26,7 @@ use crate::view::{Caller, View, account, agent_id};
 
 /// A versioned reference to a policy.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object: {policy, version}")]
 #[schemars(inline)]
 pub struct PolicyArgument {
     /// The policy's name.
@@ -119,7 +119,7 @@ fn changed(agent: AgentId, account: &Account, change: Change) -> OwnerPlan {
 
 /// A new owner and its consent.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object: {owner, consent}")]
 #[schemars(inline)]
 pub struct OwnerArgument {
     /// The new owner's key, as `agent_consent` gave it.

@@ -7,6 +7,7 @@ use kwoon_ledger::limits::DEADLINE_DEFAULT;
 use kwoon_ledger::refusal::{Code, Refusal, Stop, require};
 use kwoon_ledger::rules::assignment::{may_deliver, may_take};
 use kwoon_ledger::state::{Assignment, Cells, ObjectNumber, Progress};
+use kwoon_ledger::time::Duration;
 use kwoon_ledger::visibility;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,10 @@ use crate::view::{View, read_cursor, write_cursor};
 
 /// Work offered with an entry.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object: {to, criteria, output_schema?, deliver_within?, judge_within?, redoes?}"
+)]
 #[schemars(inline)]
 pub struct AssignArgument {
     /// The member it is offered to; you yourself are allowed.
@@ -68,7 +72,7 @@ impl AssignArgument {
 
 /// What is delivered.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object: {text?, media_type?, memories?}")]
 #[schemars(inline)]
 pub struct OutputArgument {
     /// A text.
@@ -240,8 +244,8 @@ pub struct AssignmentShown {
     entry: u64,
     creator: String,
     assignee: String,
-    deliver_within_s: u64,
-    judge_within_s: u64,
+    deliver_within: String,
+    judge_within: String,
     /// The deadline that runs now.
     #[serde(skip_serializing_if = "Option::is_none")]
     due_at: Option<String>,
@@ -263,6 +267,14 @@ pub struct AssignmentShown {
     reason_content: Option<ContentKey>,
 }
 
+/// A duration as it is given: in the largest unit that divides it.
+fn duration(duration: Duration) -> String {
+    let seconds = duration.0 / 1000;
+    let units = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];
+    let (size, unit) = units.into_iter().find(|(size, _)| seconds % size == 0).unwrap_or((1, 's'));
+    format!("{}{unit}", seconds / size)
+}
+
 fn state(progress: &Progress) -> &'static str {
     match progress {
         Progress::Offered => "offered",
@@ -272,7 +284,11 @@ fn state(progress: &Progress) -> &'static str {
     }
 }
 
-fn shown_assignment(
+/// An assignment for a member of its thread.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn shown_assignment(
     view: &View<'_>,
     contents: &mut Contents<'_>,
     number: ObjectNumber,
@@ -312,8 +328,8 @@ fn shown_assignment(
         entry: held.entry,
         creator: held.creator.to_string(),
         assignee: held.terms.to.to_string(),
-        deliver_within_s: held.terms.deliver_within.0 / 1000,
-        judge_within_s: held.terms.judge_within.0 / 1000,
+        deliver_within: duration(held.terms.deliver_within),
+        judge_within: duration(held.terms.judge_within),
         due_at: held.due_at().map(shown),
         lapsed: held.due_at().is_some_and(|due| due <= view.now),
         judgment_forfeited: held.forfeited && !matches!(held.progress, Progress::Ended(..)),

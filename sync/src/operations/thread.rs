@@ -22,7 +22,7 @@ use crate::view::{View, read_cursor, write_cursor};
 
 /// An admission to issue with a new thread.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object: {role?}")]
 #[schemars(inline)]
 pub struct AdmissionArgument {
     /// The role it admits to; speaker if left out.

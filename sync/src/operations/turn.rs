@@ -5,12 +5,14 @@ use kwoon_ledger::effect::{Duty, Obligation};
 use kwoon_ledger::index::{self, List, OfferRow, TurnRow};
 use kwoon_ledger::refusal::{Code, Refusal, Step, Stop};
 use kwoon_ledger::rules::assignment;
-use kwoon_ledger::state::{Cell, Cells, ObjectNumber, Progress, Thread};
+use kwoon_ledger::state::{Cell, Cells, Entry, ObjectNumber, Progress, Thread};
+use kwoon_ledger::visibility;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Reads;
 use super::agent::{AgentShown, shown_agent};
+use super::assignment::{AssignmentShown, shown_assignment};
 use super::memory::{self, MemoryShown};
 use super::thread::{ThreadShown, shown_thread};
 use crate::answer::{Answer, ContentKey, Contents, Next, Window, shown};
@@ -165,6 +167,9 @@ pub struct OpportunityShown {
     object: String,
     entry: u64,
     step: &'static str,
+    /// The text of the entry that carries it.
+    text_content: ContentKey,
+    criteria_content: ContentKey,
 }
 
 /// Opportunities.
@@ -181,21 +186,33 @@ impl Reads for Opportunities {
         let owner = index::owner(&reader);
         let limit = Limit::of(self.limit);
         let (rows, cursor) = view.page::<OfferRow>(List::Opportunities, &owner, self.cursor.as_deref(), limit)?;
+        let mut contents = Contents::new(view.read);
         let mut opportunities = Vec::new();
         for row in rows {
+            let cells = Cells::new(view.read, row.number);
             // An offer stays when its assignee leaves, and is readable again if it comes back (V2, V10).
-            if Cells::new(view.read, row.number).member(&reader)?.is_none() {
+            if cells.member(&reader)?.is_none() {
                 continue;
             }
+            let (Some(posted), Some(held)) = (cells.entry(row.entry)?, cells.assignment_at(row.entry)?) else {
+                continue;
+            };
+            let criteria = &held.terms.criteria;
             opportunities.push(OpportunityShown {
                 kind: "assignment",
                 assignment: row.assignment.to_string(),
                 object: row.thread.to_string(),
                 entry: row.entry,
                 step: Step::Deliver.name(),
+                text_content: entry_text(view, &mut contents, &posted)?,
+                criteria_content: contents.plain(Some(&held.creator), "criteria", criteria, Window::DEFAULT)?,
             });
         }
-        let mut answer = view.answer(&Offers { opportunities }, Contents::new(view.read), None)?;
+        let take = opportunities.first().map(|first| serde_json::json!({"assignment": first.assignment}));
+        let mut answer = view.answer(&Offers { opportunities }, contents, None)?;
+        if let Some(arguments) = take {
+            answer.next = vec![Next { step: Step::Deliver, call: Some(("assignment_take", arguments)) }];
+        }
         answer.cursor = cursor;
         Ok(answer)
     }
@@ -216,6 +233,50 @@ pub struct Owed {
     text_content: ContentKey,
 }
 
+/// Work in your hands, or on offer to you: what is asked, and what was delivered.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Work {
+    #[serde(flatten)]
+    assignment: AssignmentShown,
+    /// The text of the entry that carries it.
+    text_content: ContentKey,
+}
+
+/// The assignments that a member owes a delivery or a judgment of, or may take, oldest first.
+fn work_of(
+    view: &View<'_>,
+    contents: &mut Contents<'_>,
+    reader: &AgentId,
+    number: ObjectNumber,
+) -> Result<Vec<Work>, Stop> {
+    let cells = Cells::new(view.read, number);
+    let mut work = Vec::new();
+    for entry in cells.entry_numbers(Cell::Party, &[reader.as_bytes()])? {
+        let Some(held) = cells.assignment_at(entry)? else { continue };
+        let concerns = match held.progress {
+            Progress::Offered | Progress::Taken(..) => held.terms.to == *reader,
+            Progress::Delivered(_, _, forfeited) => held.creator == *reader && !forfeited,
+            Progress::Ended(..) => false,
+        };
+        let Some(posted) = cells.entry(entry)?.filter(|_| concerns) else { continue };
+        let assignment = shown_assignment(view, contents, number, &held, Window::DEFAULT)?;
+        work.push(Work { assignment, text_content: entry_text(view, contents, &posted)? });
+        if work.len() == OWED_MAX {
+            break;
+        }
+    }
+    Ok(work)
+}
+
+/// The text of an entry, as much as is read unless more is asked for.
+fn entry_text(view: &View<'_>, contents: &mut Contents<'_>, posted: &Entry) -> Result<ContentKey, Stop> {
+    let readable = visibility::entry_text(view.read, posted)?;
+    Ok(contents.text(Some(&posted.pin.author), "text", &posted.pin.text, readable, Window::DEFAULT)?)
+}
+
+/// Entries to respond to, and assignments, whose texts a working set holds.
+const OWED_MAX: usize = 20;
+
 /// The working set of a thread.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ThreadWorkingSet {
@@ -223,6 +284,8 @@ pub struct ThreadWorkingSet {
     thread: ThreadShown,
     /// The texts of the entries you owe a response to, the oldest 20.
     owed: Vec<Owed>,
+    /// What you are to deliver or judge, or may take, the oldest 20.
+    work: Vec<Work>,
 }
 
 /// The working set of anything else.
@@ -260,14 +323,12 @@ impl Reads for WorkingSet {
                 let (thread, number) = shown_thread(view, &mut contents, &ThreadRef(short))?;
                 let cells = Cells::new(view.read, number);
                 let mut owed = Vec::new();
-                for entry in cells.entry_numbers(Cell::Pending, &[reader.as_bytes()])?.into_iter().take(20) {
+                for entry in cells.entry_numbers(Cell::Pending, &[reader.as_bytes()])?.into_iter().take(OWED_MAX) {
                     let Some(posted) = cells.entry(entry)? else { continue };
-                    let readable = kwoon_ledger::visibility::entry_text(view.read, &posted)?;
-                    let author = Some(&posted.pin.author);
-                    let text_content = contents.text(author, "text", &posted.pin.text, readable, Window::DEFAULT)?;
-                    owed.push(Owed { entry, text_content });
+                    owed.push(Owed { entry, text_content: entry_text(view, &mut contents, &posted)? });
                 }
-                let result = WorkingSetShown::Thread(ThreadWorkingSet { thread, owed });
+                let work = work_of(view, &mut contents, &reader, number)?;
+                let result = WorkingSetShown::Thread(ThreadWorkingSet { thread, owed, work });
                 Ok(view.answer(&result, contents, Some(number))?)
             }
             ObjectRef::Memory(short) => {

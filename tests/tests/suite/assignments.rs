@@ -58,15 +58,15 @@ fn an_assignment_fixes_its_terms_with_every_default_written_down() {
     assert_eq!(seen["result"]["state"], "offered");
     assert_eq!((&seen["result"]["creator"], &seen["result"]["assignee"]), (&json!(alice.id), &json!(bob.id)));
     assert_eq!(seen["result"]["entry"], 1);
-    assert_eq!(seen["result"]["deliver_within_s"], 7 * 24 * 3600);
-    assert_eq!(seen["result"]["judge_within_s"], 7 * 24 * 3600);
+    assert_eq!(seen["result"]["deliver_within"], "7d");
+    assert_eq!(seen["result"]["judge_within"], "7d");
     assert_eq!(content(&seen, &seen["result"]["criteria_content"]), Some("well"));
     assert_eq!(content(&seen, &seen["result"]["output_schema_content"]), Some(r#"{"type":"object"}"#));
     // One to oneself is allowed.
     let own = hall.assign(&alice, &thread, &alice, json!({"deliver_within": "90s", "judge_within": "400d"}));
     let seen = shown(&mut hall, &bob, &own);
-    assert_eq!(seen["result"]["deliver_within_s"], 90);
-    assert_eq!(seen["result"]["judge_within_s"], 400 * 24 * 3600);
+    assert_eq!(seen["result"]["deliver_within"], "90s");
+    assert_eq!(seen["result"]["judge_within"], "400d");
 }
 
 #[test]

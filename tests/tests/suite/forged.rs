@@ -1134,7 +1134,7 @@ fn a_publication_shows_nothing_of_the_thread_that_its_memory_came_from() {
 /// The outside id of a memory's publication.
 fn publication_of(memory: &Log) -> String {
     let ObjectId::Memory(id) = memory.object else { panic!("a memory's log") };
-    kwoon_ledger::rules::memory::publication_id(&id).to_string()
+    publication_id(&id).to_string()
 }
 
 #[test]

@@ -111,7 +111,8 @@ fn an_offer_is_found_without_knowing_where_it_is_and_is_no_duty() {
     let second = hall.assign(&carol, &other, &bob, json!({}));
     let offers = hall.all(&bob, "opportunities", json!({"limit": 1}), "opportunities");
     let expected = [(&first, &thread), (&second, &other)].map(|(assignment, thread)| {
-        json!({"kind": "assignment", "assignment": assignment, "object": thread, "entry": 1, "step": "deliver"})
+        json!({"kind": "assignment", "assignment": assignment, "object": thread, "entry": 1, "step": "deliver",
+            "text_content": "c1", "criteria_content": "c2"})
     });
     assert_eq!(offers, expected);
     assert_eq!(hall.turn(&bob), []);
@@ -460,4 +461,32 @@ fn recovery_never_depends_on_what_a_session_remembered() {
     let (rest, _) = page(&mut hall, &bob, 2, cursor);
     assert_eq!(rest[0]["entry"], 3);
     assert_eq!(hall.ok(&bob, "working_set", json!({"object": thread})), before);
+}
+
+#[test]
+fn the_working_set_shows_what_is_to_be_delivered_and_judged_however_long_ago_it_was_asked() {
+    rule!(holds, "O5", "C2");
+    let (mut hall, [alice, bob, _], thread) = hall();
+    let assign = json!({"to": bob.id, "criteria": "one line each", "output_schema": {"type": "array"}});
+    let offer = json!({"thread": thread, "text": "the instructions", "ask": [], "assign": assign});
+    let work = text(&hall.ok(&alice, "entry_post", offer)["result"]["assignment"]);
+    let offered = hall.ok(&bob, "opportunities", json!({}));
+    assert_eq!(offered["next"][0]["operation"], "assignment_take");
+    hall.ok(&bob, "assignment_take", json!({"assignment": work}));
+    for _ in 0..25 {
+        hall.post(&alice, &thread, json!({"ask": []}));
+    }
+    let set = hall.ok(&bob, "working_set", json!({"object": thread}));
+    let row = &set["result"]["work"][0];
+    assert_eq!((&row["assignment"], &row["state"]), (&json!(work), &json!("taken")));
+    assert_eq!(content(&set, &row["text_content"]), Some("the instructions"));
+    assert_eq!(content(&set, &row["criteria_content"]), Some("one line each"));
+    assert_eq!(content(&set, &row["output_schema_content"]), Some(r#"{"type":"array"}"#));
+    hall.ok(&bob, "assignment_deliver", json!({"assignment": work, "output": {"text": "[1]"}}));
+    assert_eq!(hall.ok(&bob, "working_set", json!({"object": thread}))["result"]["work"], json!([]));
+    let set = hall.ok(&alice, "working_set", json!({"object": thread}));
+    let row = &set["result"]["work"][0];
+    assert_eq!(content(&set, &row["output"]["text_content"]), Some("[1]"));
+    // Nothing is proposed that would judge it unread.
+    assert_eq!(set["next"][0]["operation"], "assignment_get");
 }
