@@ -17,7 +17,7 @@ use kwoon_ledger::limits::{ACTION_VALIDITY, Limits};
 use kwoon_ledger::refusal::{Code, Detail, Refusal, Step, Stop, require};
 use kwoon_ledger::rules;
 use kwoon_ledger::sequencer::{Candidate, Sequencer};
-use kwoon_ledger::state::{Cells, ObjectNumber};
+use kwoon_ledger::state::{Cells, Head, ObjectNumber};
 use kwoon_ledger::storage::{Batch, Read, ReadError, Table};
 use kwoon_ledger::time::{Duration, Time};
 use serde_json::Value;
@@ -215,7 +215,7 @@ pub struct Round<'a> {
     /// Whether the host seals, or why not.
     pub sealing: Result<(), &'static str>,
     /// Whether the owner confirmed the clock in this round.
-    pub confirmed: bool,
+    confirmed: bool,
     /// The wall time.
     pub now: Time,
 }
@@ -435,11 +435,9 @@ impl Round<'_> {
         let key = keys.signing.public();
         let instance = account.instances.iter().find(|entry| entry.signing_key == key && entry.host == host);
         let instance = instance.ok_or(Code::AgentInactive)?.id();
-        let position = match (plan.position, &plan.object) {
-            (Some(position), _) => Some(position),
-            (None, Some(object)) => self.position(object)?,
-            (None, None) => None,
-        };
+        let head = self.head(plan.object.as_ref())?;
+        let position = plan.position.or_else(|| head.as_ref().map(position_of));
+        let issued_at = self.issue_time(head.as_ref());
         let action = Action {
             schema: SCHEMA,
             actor: Actor::Agent(agent, instance),
@@ -449,8 +447,8 @@ impl Round<'_> {
             request_digest: secret.request_digest(&call.canonical),
             attempt: 0,
             generation,
-            issued_at: self.now,
-            expires_at: self.now.after(ACTION_VALIDITY),
+            issued_at,
+            expires_at: issued_at.after(ACTION_VALIDITY),
             needs: Vec::new(),
             after,
             body: plan.body,
@@ -514,11 +512,27 @@ impl Round<'_> {
         Ok(decided)
     }
 
-    fn position(&self, object: &ObjectId) -> Result<Option<Position>, ReadError> {
+    fn head(&self, object: Option<&ObjectId>) -> Result<Option<Head>, ReadError> {
         let read = &self.sequencer.overlay;
-        let Some(number) = index::number(read, object)? else { return Ok(None) };
-        let head = Cells::new(read, number).head()?;
-        Ok(head.map(|head| Position { epoch: head.epoch, index: head.index, head: head.hash }))
+        let number = object.map(|object| index::number(read, object)).transpose()?.flatten();
+        number.map_or(Ok(None), |number| Cells::new(read, number).head())
+    }
+
+    /// When an action on a log is issued: now, but never before the log's own time. After the owner confirmed a clock that
+    /// was wrong, that time can lie years ahead, and an action issued by the right clock would be expired there.
+    fn issue_time(&self, head: Option<&Head>) -> Time {
+        head.map_or(self.now, |head| head.log_time.max(self.now))
+    }
+
+    /// The owner's word that the clock is right: sealing goes on, first of all with the deadlines that have come.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn confirm_clock(&mut self) -> Result<(), ReadError> {
+        self.confirmed = true;
+        self.sealing = Ok(());
+        self.sequencer.expire(EXPIRIES_PER_ROUND)?;
+        Ok(())
     }
 
     /// Keeps what stands beside the action: its content, and what the agent called it.
@@ -554,21 +568,20 @@ impl Round<'_> {
         let mut owning = Owning { round: self, request, secret, entropy: call.entropy, contents: Vec::new() };
         let plan = plan(&mut owning)?;
         let contents = owning.contents;
-        let position = match &plan.object {
-            Some(agent) => self.position(&ObjectId::Identity(*agent))?,
-            None => None,
-        };
+        let object = plan.object.map(ObjectId::Identity);
+        let head = self.head(object.as_ref())?;
+        let issued_at = self.issue_time(head.as_ref());
         let action = Action {
             schema: SCHEMA,
             actor: Actor::Owner(owner),
-            object: plan.object.map(ObjectId::Identity),
-            position,
+            object,
+            position: head.as_ref().map(position_of),
             token,
             request_digest,
             attempt: 0,
             generation: 0,
-            issued_at: self.now,
-            expires_at: self.now.after(ACTION_VALIDITY),
+            issued_at,
+            expires_at: issued_at.after(ACTION_VALIDITY),
             needs: Vec::new(),
             after: Vec::new(),
             body: plan.body,
@@ -641,6 +654,10 @@ impl Owning<'_, '_> {
     pub fn random(&self, purpose: &str) -> [u8; 32] {
         Digest::keyed("kwoon 1 entropy", &self.entropy, &[purpose.as_bytes()]).0
     }
+}
+
+fn position_of(head: &Head) -> Position {
+    Position { epoch: head.epoch, index: head.index, head: head.hash }
 }
 
 /// Where the agent of a local name is noted.

@@ -33,7 +33,8 @@ impl Rates {
         // One action a second is one thousandth of an action in a millisecond.
         let gained = now.since(bucket.at).0.saturating_mul(rate);
         bucket.left = bucket.left.saturating_add(gained).min(full);
-        bucket.at = bucket.at.max(now);
+        // A clock that was set back goes on counting from where it is.
+        bucket.at = now;
         match bucket.left.checked_sub(1000) {
             Some(left) => {
                 bucket.left = left;
@@ -49,7 +50,11 @@ impl Rates {
     /// How long to wait after too many failures.
     pub fn may_join(&mut self, caller: &[u8; 32], limits: &Limits, now: Time) -> Result<(), Duration> {
         let Some(failures) = self.failed_joins.get_mut(caller) else { return Ok(()) };
-        failures.retain(|failure| now.since(*failure) < FAILED_JOINS_WINDOW);
+        failures.retain_mut(|failure| {
+            // A clock that was set back makes nobody wait for longer than the window.
+            *failure = now.min(*failure);
+            now.since(*failure) < FAILED_JOINS_WINDOW
+        });
         match failures.first() {
             Some(first) if failures.len() as u64 >= limits.failed_joins_max => {
                 Err(first.after(FAILED_JOINS_WINDOW).since(now))

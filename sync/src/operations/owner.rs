@@ -173,8 +173,7 @@ impl Tends for ClockConfirm {
 
     fn tend(self, round: &mut Round<'_>) -> Result<Answer, Stop> {
         let was_sealing = round.sealing.is_ok();
-        round.confirmed = true;
-        round.sealing = Ok(());
+        round.confirm_clock()?;
         let result = Confirmed { time: shown(round.now), was_sealing };
         Ok(Answer::new(&result, Contents::new(&round.sequencer.overlay))?)
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod assignments;
+mod clock;
 mod documents;
 mod entries;
 mod events;
