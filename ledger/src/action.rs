@@ -131,7 +131,7 @@ pub struct Action {
     /// The generation of the secret that token and salts were made with.
     #[n(7)]
     pub generation: u32,
-    /// When it was signed, by the author's clock.
+    /// When it was signed, by the author's clock, or the log's time if that is later.
     #[n(8)]
     pub issued_at: Time,
     /// From when on it is no longer sealed.

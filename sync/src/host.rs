@@ -27,7 +27,7 @@ const LAST_TIME: &[u8] = b"last_time";
 /// How often a host with nothing to commit records the time.
 pub const RECORD_INTERVAL: Duration = Duration::minutes(1);
 /// Deadlines sealed in one round, so that a long list of them holds nobody up.
-const EXPIRIES_PER_ROUND: usize = 1024;
+pub(crate) const EXPIRIES_PER_ROUND: usize = 1024;
 
 /// A request that acts.
 pub struct Request {
@@ -148,6 +148,7 @@ impl<T> Host<T> {
             replies.push((ticket, reply.map_err(to_refusal)));
         }
         let confirmed = round.confirmed;
+        troubles.append(&mut round.troubles);
         let mut batch = match (expired, round.sequencer.finish()) {
             (Ok(failures), Ok(batch)) => {
                 self.is_troubled = !failures.is_empty();

@@ -51,7 +51,11 @@ impl Rates {
     /// How long to wait after too many failures.
     pub fn may_join(&mut self, caller: &[u8; 32], limits: &Limits, now: Time) -> Result<(), Duration> {
         let Some(failures) = self.failed_joins.get_mut(caller) else { return Ok(()) };
-        failures.retain(|failure| *failure <= now && now.since(*failure) < FAILED_JOINS_WINDOW);
+        failures.retain_mut(|failure| {
+            // A clock that was set back makes nobody wait for longer than the window.
+            *failure = now.min(*failure);
+            now.since(*failure) < FAILED_JOINS_WINDOW
+        });
         match failures.first() {
             Some(first) if failures.len() as u64 >= limits.failed_joins_max => {
                 Err(first.after(FAILED_JOINS_WINDOW).since(now))
@@ -95,7 +99,9 @@ mod tests {
         rates.join_failed(&[0; 32], ahead);
         assert_eq!(rates.take(&[0; 32], &limits, now), Err(Duration(100)));
         assert_eq!(rates.take(&[0; 32], &limits, now.after(Duration(100))), Ok(()));
-        assert_eq!(rates.may_join(&[0; 32], &limits, now), Ok(()));
+        // A failure in what is now the future counts from now on, for no longer than the window.
+        assert_eq!(rates.may_join(&[0; 32], &limits, now), Err(FAILED_JOINS_WINDOW));
+        assert_eq!(rates.may_join(&[0; 32], &limits, now.after(FAILED_JOINS_WINDOW)), Ok(()));
     }
 
     #[test]

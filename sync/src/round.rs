@@ -6,11 +6,11 @@ use kwoon_keys::{Commitment, Digest, RecordKind, RequestSecret, Salt, cbor, cose
 use kwoon_ledger::action::{Action, Actor, Body, ObjectId, Position, SCHEMA};
 use kwoon_ledger::fact::{Evidence, Origin};
 use kwoon_ledger::index;
-use kwoon_ledger::limits::{ACTION_VALIDITY, ACTION_VALIDITY_MAX, Limits};
+use kwoon_ledger::limits::{ACTION_VALIDITY, Limits};
 use kwoon_ledger::refusal::{Code, Detail, Refusal, Step, Stop, require};
 use kwoon_ledger::rules;
 use kwoon_ledger::sequencer::{Candidate, Sequencer};
-use kwoon_ledger::state::{Cells, ObjectNumber};
+use kwoon_ledger::state::{Cells, Head, ObjectNumber};
 use kwoon_ledger::storage::{Read, ReadError, Table};
 use kwoon_ledger::time::{Duration, Time};
 use serde_json::Value;
@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::answer::{Answer, Contents, Next, Secret};
 use crate::argument::{ActionRef, Arguments, Key, WaitMs};
 use crate::control::{self, take_control, take_control_kept};
-use crate::host::Request;
+use crate::host::{EXPIRIES_PER_ROUND, Request};
 use crate::keyring::Keyring;
 use crate::names::name_key;
 use crate::operations::{limits, request_id_of};
@@ -39,7 +39,9 @@ pub struct Round<'a> {
     /// Whether the host seals, or why not.
     pub sealing: Result<(), &'static str>,
     /// Whether the owner confirmed the clock in this round.
-    pub confirmed: bool,
+    pub(crate) confirmed: bool,
+    /// What could not be read beside what was asked.
+    pub(crate) troubles: Vec<ReadError>,
     /// The wall time.
     pub now: Time,
 }
@@ -132,7 +134,7 @@ impl<'a> Round<'a> {
         now: Time,
     ) -> Self {
         let sequencer = Sequencer::new(read, &keyring.host, now);
-        Self { sequencer, keyring, limits, rates, sealing, confirmed: false, now }
+        Self { sequencer, keyring, limits, rates, sealing, confirmed: false, troubles: Vec::new(), now }
     }
 
     /// Answers one request.
@@ -272,11 +274,9 @@ impl<'a> Round<'a> {
         let key = keys.signing.public();
         let instance = account.instances.iter().find(|entry| entry.signing_key == key && entry.host == host);
         let instance = instance.ok_or(Code::AgentInactive)?.id();
-        let position = match (plan.position, &plan.object) {
-            (Some(position), _) => Some(position),
-            (None, Some(object)) => self.position(object)?,
-            (None, None) => None,
-        };
+        let head = self.head(plan.object.as_ref())?;
+        let position = plan.position.or_else(|| head.as_ref().map(position_of));
+        let issued_at = self.issue_time(head.as_ref());
         let action = Action {
             schema: SCHEMA,
             actor: Actor::Agent(agent, instance),
@@ -286,8 +286,8 @@ impl<'a> Round<'a> {
             request_digest: secret.request_digest(&call.canonical),
             attempt: 0,
             generation,
-            issued_at: self.now,
-            expires_at: self.valid_until(plan.object.as_ref())?,
+            issued_at,
+            expires_at: issued_at.after(ACTION_VALIDITY),
             needs: Vec::new(),
             after,
             body: plan.body,
@@ -351,30 +351,27 @@ impl<'a> Round<'a> {
         Ok(decided)
     }
 
-    /// Until when an action on an object is valid. Log time may be ahead of this host's clock, if the clock was put back;
-    /// an action is sealed at log time, so it must still be valid then.
-    fn valid_until(&self, object: Option<&ObjectId>) -> Result<Time, Stop> {
-        let number = match object {
-            Some(object) => index::number(&self.sequencer.overlay, object)?,
-            None => None,
-        };
-        let head = match number {
-            Some(number) => Cells::new(&self.sequencer.overlay, number).head()?,
-            None => None,
-        };
-        let sealed_at = head.map_or(self.now, |head| head.log_time.max(self.now));
-        if sealed_at.after(ACTION_VALIDITY).since(self.now) > ACTION_VALIDITY_MAX {
-            let refusal = Refusal::from(Code::NotSealing);
-            return Err(refusal.with("reason", Detail::Word("log_time_ahead")).into());
-        }
-        Ok(sealed_at.after(ACTION_VALIDITY))
+    fn head(&self, object: Option<&ObjectId>) -> Result<Option<Head>, ReadError> {
+        let read = &self.sequencer.overlay;
+        let number = object.map(|object| index::number(read, object)).transpose()?.flatten();
+        number.map_or(Ok(None), |number| Cells::new(read, number).head())
     }
 
-    fn position(&self, object: &ObjectId) -> Result<Option<Position>, ReadError> {
-        let read = &self.sequencer.overlay;
-        let Some(number) = index::number(read, object)? else { return Ok(None) };
-        let head = Cells::new(read, number).head()?;
-        Ok(head.map(|head| Position { epoch: head.epoch, index: head.index, head: head.hash }))
+    /// When an action on a log is issued: now, but never before the log's own time. After the owner confirmed a clock that
+    /// was wrong, that time can lie years ahead, and an action issued by the right clock would be expired there.
+    fn issue_time(&self, head: Option<&Head>) -> Time {
+        head.map_or(self.now, |head| head.log_time.max(self.now))
+    }
+
+    /// The owner's word that the clock is right: sealing goes on, first of all with the deadlines that have come.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn confirm_clock(&mut self) -> Result<(), ReadError> {
+        self.confirmed = true;
+        self.sealing = Ok(());
+        self.troubles.extend(self.sequencer.expire(EXPIRIES_PER_ROUND)?);
+        Ok(())
     }
 
     /// Keeps what stands beside the action: its content, and what the agent called it.
@@ -412,21 +409,20 @@ impl<'a> Round<'a> {
         let mut owning = Owning { round: self, request, secret, entropy: call.entropy, contents: Vec::new() };
         let plan = plan(&mut owning)?;
         let contents = owning.contents;
-        let position = match &plan.object {
-            Some(agent) => self.position(&ObjectId::Identity(*agent))?,
-            None => None,
-        };
+        let object = plan.object.map(ObjectId::Identity);
+        let head = self.head(object.as_ref())?;
+        let issued_at = self.issue_time(head.as_ref());
         let action = Action {
             schema: SCHEMA,
             actor: Actor::Owner(owner),
-            object: plan.object.map(ObjectId::Identity),
-            position,
+            object,
+            position: head.as_ref().map(position_of),
             token,
             request_digest,
             attempt: 0,
             generation: 0,
-            issued_at: self.now,
-            expires_at: self.valid_until(plan.object.map(ObjectId::Identity).as_ref())?,
+            issued_at,
+            expires_at: issued_at.after(ACTION_VALIDITY),
             needs: Vec::new(),
             after,
             body: plan.body,
@@ -499,6 +495,10 @@ impl Owning<'_, '_> {
     pub fn random(&self, purpose: &str) -> [u8; 32] {
         Digest::keyed("kwoon 1 entropy", &self.entropy, &[purpose.as_bytes()]).0
     }
+}
+
+fn position_of(head: &Head) -> Position {
+    Position { epoch: head.epoch, index: head.index, head: head.hash }
 }
 
 fn rate_limited(wait: Duration) -> Refusal {

@@ -118,6 +118,14 @@ impl Hall {
         self.host.wake_at(&self.snapshot(), self.now).expect("memory is readable")
     }
 
+    /// The time that was recorded last, as the store holds it and the host knows it.
+    pub fn recorded(&self) -> Option<Time> {
+        let stored = self.snapshot().get(Table::Meta, b"last_time").expect("readable");
+        let stored = stored.map(|bytes| Time(u64::from_be_bytes(bytes.try_into().expect("eight bytes"))));
+        assert_eq!(stored, self.host.last_time(), "the host knows what it recorded");
+        stored
+    }
+
     /// Calls an operation; the envelope of the answer.
     pub fn call(&mut self, caller: &Agent, operation: &str, arguments: Value) -> Value {
         match self.try_call(caller, operation, arguments) {

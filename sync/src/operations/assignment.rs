@@ -271,7 +271,7 @@ pub struct AssignmentShown {
 fn duration(duration: Duration) -> String {
     let seconds = duration.0 / 1000;
     let units = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];
-    let (size, unit) = units.into_iter().find(|(size, _)| seconds % size == 0).unwrap_or((1, 's'));
+    let (size, unit) = units.into_iter().find(|(size, _)| seconds.is_multiple_of(*size)).unwrap_or((1, 's'));
     format!("{}{unit}", seconds / size)
 }
 

@@ -188,8 +188,7 @@ impl Tends for ClockConfirm {
             None => {
                 let confirmed = (round.now, round.sealing.is_ok());
                 round.sequencer.overlay.put(Table::Meta, key, cbor::write(&confirmed));
-                round.confirmed = true;
-                round.sealing = Ok(());
+                round.confirm_clock()?;
                 confirmed
             }
         };

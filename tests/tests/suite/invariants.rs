@@ -137,15 +137,15 @@ fn what_is_so_already_is_refused_but_for_joining_again() {
 // ------------------------------------------------------------------ L3: one request, one receipt
 
 /// A call that acted, and its answer.
-struct Acted {
-    agent: Agent,
-    operation: &'static str,
-    arguments: Value,
-    answer: Value,
+pub(crate) struct Acted {
+    pub(crate) agent: Agent,
+    pub(crate) operation: &'static str,
+    pub(crate) arguments: Value,
+    pub(crate) answer: Value,
 }
 
 /// Calls every operation that acts, once each with success and with a key.
-fn every_action() -> (Hall, Vec<Acted>) {
+pub(crate) fn every_action() -> (Hall, Vec<Acted>) {
     let mut hall = Hall::new();
     let mut acted: Vec<Acted> = Vec::new();
     let mut act = |hall: &mut Hall, agent: &Agent, operation: &'static str, mut arguments: Value| {
@@ -202,7 +202,7 @@ fn every_action() -> (Hall, Vec<Acted>) {
 }
 
 /// Repeats every call, and compares with the first answer.
-fn assert_replays(hall: &mut Hall, acted: &[Acted]) {
+pub(crate) fn assert_replays(hall: &mut Hall, acted: &[Acted]) {
     for Acted { agent, operation, arguments, answer } in acted {
         let before = hall.trace();
         let again = hall.ok(agent, operation, arguments.clone());

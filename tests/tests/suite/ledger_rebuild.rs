@@ -291,7 +291,7 @@ fn a_rebuild_gives_the_same_bytes_and_touches_nothing_primary() {
 fn the_steps_of_a_rebuild_are_bounded_and_derive_only() {
     rule!(holds, "L1.1");
     let store = memory_store(long());
-    store.clear_derived().unwrap();
+    Rebuildable::begin_rebuild(&store).unwrap();
     let mut under_way = Rebuild::new();
     let (mut steps, mut facts) = (0, 0);
     while !under_way.is_done() {
@@ -370,7 +370,7 @@ fn primary_tables_that_contradict_each_other_are_not_rebuilt_from() {
         let mut changes = batch(&of_table(&rows, table).into_iter().skip(at).take(1).collect());
         changes.rows.values_mut().for_each(change);
         store.commit(changes).unwrap();
-        store.clear_derived().unwrap();
+        Rebuildable::begin_rebuild(&store).unwrap();
         let mut under_way = Rebuild::new();
         loop {
             let step = match under_way.step(&store.snapshot().unwrap()) {

@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod assignments;
+mod clock;
 mod documents;
 mod entries;
 mod events;
 mod forged;
+mod forged_chain;
+mod forged_identity;
+mod forged_memory;
 mod identity;
 mod invariants;
 mod ledger_rebuild;
