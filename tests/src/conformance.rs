@@ -133,28 +133,23 @@ pub fn claims() -> Vec<Claim> {
     claims
 }
 
-/// The document.
+/// The document, as the tests are now.
 pub fn document() -> String {
-    let mut by_rule: BTreeMap<String, Vec<Claim>> = BTreeMap::new();
-    for claim in claims() {
-        by_rule.entry(claim.rule.clone()).or_default().push(claim);
+    document_of(&rules(), &claims())
+}
+
+/// The document that these claims make of these rules.
+pub fn document_of(rules: &[Rule], claims: &[Claim]) -> String {
+    let mut by_rule: BTreeMap<&str, Vec<&Claim>> = BTreeMap::new();
+    for claim in claims {
+        by_rule.entry(&claim.rule).or_default().push(claim);
     }
-    let mut text = String::from(include_str!("conformance_head.md"));
+    let mut text = include_str!("conformance_head.md").replace("{version}", env!("CARGO_PKG_VERSION"));
     let (mut shown, mut open) = (String::new(), String::new());
     let mut counts = (0, 0);
-    for rule in rules() {
-        let claims = by_rule.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
-        let tests = |shows: &[&str]| {
-            let named = claims.iter().filter(|claim| shows.contains(&claim.shows.as_str()));
-            let named: Vec<String> = named
-                .map(|claim| match &claim.why {
-                    Some(why) => format!("`{}` (not expressible: {why})", claim.test),
-                    None => format!("`{}`", claim.test),
-                })
-                .collect();
-            named.join("<br>")
-        };
-        let (holds, against) = (tests(&["holds"]), tests(&["refused", "impossible"]));
+    for rule in rules {
+        let claims = by_rule.get(&*rule.id).map(Vec::as_slice).unwrap_or_default();
+        let (holds, against) = (tests(claims, &["holds"]), tests(claims, &["refused", "impossible"]));
         let scope = if rule.profile.is_empty() { &rule.contract } else { &rule.profile };
         if !holds.is_empty() && !against.is_empty() {
             counts.0 += 1;
@@ -163,9 +158,8 @@ pub fn document() -> String {
             counts.1 += 1;
             let what = match (holds.is_empty(), against.is_empty()) {
                 (true, true) => "not shown yet".to_owned(),
-                (false, true) => format!("shown to hold by {holds}; no counter-test yet"),
+                (false, _) => format!("shown to hold by {holds}; no counter-test yet"),
                 (true, false) => format!("violations refused in {against}; not shown to hold yet"),
-                (false, false) => String::new(),
             };
             let _ = writeln!(open, "| {} | {scope} | {what} |", rule.id);
         }
@@ -177,6 +171,30 @@ pub fn document() -> String {
     text.push_str("| rule | scope | what there is |\n|---|---|---|\n");
     text.push_str(&open);
     text
+}
+
+/// The tests of the claims that show one of these.
+fn tests(claims: &[&Claim], shows: &[&str]) -> String {
+    let named = claims.iter().filter(|claim| shows.contains(&claim.shows.as_str()));
+    let named: Vec<String> = named
+        .map(|claim| match &claim.why {
+            Some(why) => format!("`{}` (not expressible: {why})", claim.test),
+            None => format!("`{}`", claim.test),
+        })
+        .collect();
+    named.join("<br>")
+}
+
+/// Whether what is written is the document that these claims make of these rules.
+///
+/// # Errors
+/// What to do if it is not.
+pub fn check(written: &str, rules: &[Rule], claims: &[Claim]) -> Result<(), &'static str> {
+    if written == document_of(rules, claims) {
+        Ok(())
+    } else {
+        Err("docs/conformance.md is stale; run: cargo run -p kwoon-tests --bin conformance")
+    }
 }
 
 /// Where the document lies.

@@ -2,9 +2,11 @@
 
 use kwoon_keys::id::{AssignmentId, InstanceId};
 use kwoon_keys::{Digest, KeyPair, RecordKind, cbor, cose};
-use kwoon_ledger::action::{Action, Actor, Body, ObjectId, SCHEMA};
+use kwoon_ledger::action::{Action, Actor, Body, ObjectId, Role, SCHEMA};
+use kwoon_ledger::effect::{Departure, Duty, Effect, Obligation};
 use kwoon_ledger::fact::{
     Cause, Due, EpochChange, EpochReason, Evidence, Fact, Opening, RULES, Rejection, Seal, fact_hash, head_hash,
+    running_digest,
 };
 use kwoon_ledger::identity::Change;
 use kwoon_ledger::log;
@@ -13,7 +15,7 @@ use kwoon_ledger::replica::{self, FoldError};
 use kwoon_ledger::storage::{Overlay, Read, Table};
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_tests::forge::{Log, Nothing, head, post, record, records, sign, stranger};
-use kwoon_tests::{Agent, Hall, rule};
+use kwoon_tests::{Agent, Hall, owner, rule};
 use minicbor::Encode;
 use minicbor::bytes::ByteVec;
 use serde_json::json;
@@ -276,7 +278,7 @@ fn a_sequencer_cannot_let_a_speaker_govern_or_seal_what_changes_nothing() {
     };
     assert_eq!(next(&busy.bob, Body::ThreadClose), FoldError::Refused(Code::NotGovernor));
     assert_eq!(next(&busy.bob, Body::MemberRemove(busy.alice.full_id())), FoldError::Refused(Code::NotGovernor));
-    let role = Body::MemberRole(busy.bob.full_id(), kwoon_ledger::action::Role::Speaker);
+    let role = Body::MemberRole(busy.bob.full_id(), Role::Speaker);
     assert_eq!(next(&busy.alice, role), FoldError::Refused(Code::NoChange));
     assert_eq!(next(&busy.alice, Body::ThreadLeave), FoldError::Refused(Code::LastGovernor));
     assert_eq!(next(&busy.alice, Body::MemoryPublish), FoldError::Refused(Code::BadReference));
@@ -531,6 +533,65 @@ fn a_change_of_epoch_is_not_guessed_at() {
         statements: Vec::new(),
     };
     assert_eq!(log.rejects_next(Cause::Epoch(change)), rejected(Rejection::UnknownKind));
+}
+
+// ------------------------------------------------------------------------------------------------ other mechanisms
+
+#[test]
+fn nothing_but_the_protocol_adds_a_duty_or_changes_a_state() {
+    rule!(refused, "P1");
+    let mut busy = Busy::new();
+    busy.hall.ok(&owner(), "agent_update", json!({"agent": busy.bob.id, "expected_version": 1, "mission": "m"}));
+    let log = busy.log();
+    let (bob, at) = (busy.bob.full_id(), log.head().log_time);
+    let duty = |duty| {
+        let due_at = Some(at.after(Duration::minutes(60)));
+        Effect::ObligationBegan(Obligation { duty, bearer: bob, entry: 1, assignment: None, began_at: at, due_at })
+    };
+    // News of an account, of instances too, leave every state as it is, whatever a host derives from them.
+    let news = Cause::Account(bob, records(&busy.hall, &busy.bob)[1..].to_vec());
+    let account = Log::of(&busy.hall, &busy.bob.id).account(&busy.bob);
+    let known = Effect::AccountSet(bob, account);
+    let with = |cause: &Cause, effects: &[Effect]| {
+        let mut fact = log.next(cause.clone());
+        fact.digest = running_digest(&log.head().digest, fact.index, &cbor::write(&effects.to_vec()));
+        fact
+    };
+    for more in [
+        duty(Duty::Respond),
+        duty(Duty::Deliver),
+        duty(Duty::Judge),
+        Effect::RoleSet(bob, Role::Governor),
+        Effect::MembershipEnded(bob, Departure::Left),
+        Effect::ThreadClosed,
+    ] {
+        let fact = with(&news, &[known.clone(), more]);
+        assert_eq!(log.rejects(log.facts.len(), &cbor::write(&fact)), rejected(Rejection::Digest));
+    }
+    let good = cbor::write(&with(&news, std::slice::from_ref(&known)));
+    assert!(replica::fold(&mut log.folded(), log.number, &good).is_ok(), "it is those effects that are rejected");
+    // Neither a deadline nor an action brings about what the rules do not say.
+    for find in [log.find(|fact| matches!(fact.cause, Cause::Expiry(_))), busy.posted(&log)] {
+        let mut effects = log::effects(&busy.hall.snapshot(), log.number, find as u64).unwrap();
+        effects.push(duty(Duty::Respond));
+        let before = log.fold(find);
+        let digest = running_digest(&head(&before, log.number).digest, find as u64, &cbor::write(&effects));
+        assert_eq!(log.rejects_fact(find, |fact| fact.digest = digest), rejected(Rejection::Digest));
+    }
+    // A kind of action or of cause that the specification does not have says nothing at all: pending work, drafts,
+    // approvals and epochs of other hosts' making among them.
+    let action = log.action(&busy.hall, &busy.bob, Body::ThreadLeave);
+    let (written, body) = (cbor::write(&action), cbor::write(&Body::ThreadLeave));
+    let place = written.windows(body.len()).rposition(|window| window == body).expect("the body");
+    let known = [0..=1, 20..=24, 40..=56];
+    for kind in (0..=u8::MAX).filter(|kind| !known.iter().any(|known| known.contains(kind))) {
+        let mut other = written[..place].to_vec();
+        minicbor::Encoder::new(&mut other).array(1).and_then(|encoder| encoder.u8(kind)).expect("memory");
+        other.extend_from_slice(&written[place + body.len()..]);
+        let signed = cose::sign(RecordKind::Action, &other, &busy.key(&busy.bob));
+        let why = log.rejects_next(Cause::Action(signed.into()));
+        assert_eq!(why, rejected(Rejection::UnknownKind), "{kind}");
+    }
 }
 
 #[test]

@@ -720,7 +720,37 @@ struct Crowd {
     tickets: Vec<String>,
     numbers: Numbers,
     finals: BTreeMap<String, String>,
+    /// Every fact that was ever seen: its object and index, and the digest and head after it.
+    sealed: BTreeMap<(String, u64), (Value, Value)>,
 }
+
+/// All that can happen to a protocol state, by the name of the effect.
+const EFFECTS: [&str; 24] = [
+    "identity_set",
+    "account_set",
+    "memory_created",
+    "version_added",
+    "made_public",
+    "made_private",
+    "memory_withdrawn",
+    "publication_set",
+    "publication_ended",
+    "thread_created",
+    "admission_issued",
+    "admission_voided",
+    "membership_began",
+    "membership_ended",
+    "role_set",
+    "entry_posted",
+    "obligation_began",
+    "obligation_ended",
+    "assignment_offered",
+    "assignment_taken",
+    "assignment_delivered",
+    "assignment_ended",
+    "judgment_forfeited",
+    "thread_closed",
+];
 
 impl Crowd {
     fn new(seed: u64) -> Self {
@@ -739,6 +769,7 @@ impl Crowd {
             tickets,
             numbers: Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             finals,
+            sealed: BTreeMap::new(),
         }
     }
 
@@ -904,11 +935,43 @@ impl Crowd {
         }
         assert_eq!(owed, running, "what began and has not ended is owed, by somebody");
     }
+
+    /// P1: in no log of the host is there anything but the effects and the duties of the specification; a duty begins
+    /// by an action alone; and what was sealed once stays as it was.
+    fn check_mechanisms(&mut self) {
+        for object in self.hall.all(&owner(), "object_digest", json!({"limit": 50}), "objects") {
+            let object = text(&object["object"]);
+            for fact in self.hall.facts(&object) {
+                for effect in fact["event"]["payload"]["effects"].as_array().unwrap() {
+                    assert!(EFFECTS.contains(&effect["kind"].as_str().unwrap()), "{effect}");
+                    if let Some(duty) = effect.get("duty") {
+                        assert!(["respond", "deliver", "judge"].contains(&duty.as_str().unwrap()), "{effect}");
+                        assert!(object.starts_with("thr_"));
+                    }
+                    assert!(effect["kind"] != "obligation_began" || fact["cause"] == "action", "{fact}");
+                }
+                let now = (fact["digest"].clone(), fact["head"].clone());
+                let place = (object.clone(), fact["index"].as_u64().unwrap());
+                let before = self.sealed.entry(place).or_insert_with(|| now.clone());
+                assert_eq!(*before, now, "a sealed fact was rewritten");
+            }
+        }
+        let lost = self.sealed.keys().find(|(object, index)| self.hall.digest(object).0 < *index);
+        assert_eq!(lost, None, "a sealed fact was lost");
+        for agent in &self.agents.clone() {
+            let turn = self.hall.ok(agent, "turn", json!({}));
+            assert_eq!(
+                (&turn["result"]["pending_actions"], &turn["result"]["refused_actions"]),
+                (&json!(0), &json!(0))
+            );
+            assert_eq!(self.hall.ok(agent, "outbox_list", json!({}))["result"]["actions"], json!([]));
+        }
+    }
 }
 
 #[test]
 fn whatever_four_agents_do_the_ledger_is_sound_and_every_duty_ends_once() {
-    rule!(holds, "L5.2", "L5.1", "O1", "O3", "T2.3", "T4.12");
+    rule!(holds, "L5.2", "L5.1", "O1", "O3", "T2.3", "T4.12", "P1");
     let mut states = BTreeSet::new();
     for seed in 1..=4 {
         let mut crowd = Crowd::new(seed);
@@ -917,6 +980,7 @@ fn whatever_four_agents_do_the_ledger_is_sound_and_every_duty_ends_once() {
             crowd.check();
             if step % 40 == 39 {
                 crowd.check_history();
+                crowd.check_mechanisms();
                 crowd.hall.restart();
             }
         }
@@ -926,6 +990,7 @@ fn whatever_four_agents_do_the_ledger_is_sound_and_every_duty_ends_once() {
         }
         crowd.check();
         crowd.check_history();
+        crowd.check_mechanisms();
         crowd.hall.verify();
         states.extend(crowd.finals.into_values());
     }

@@ -4,6 +4,7 @@
 
 mod assignments;
 mod clock;
+mod content;
 mod documents;
 mod entries;
 mod events;
