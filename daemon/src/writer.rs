@@ -22,7 +22,8 @@ use tokio::sync::{oneshot, watch};
 
 use crate::tokens::Tokens;
 
-/// Requests that wait for the writer.
+/// Requests that wait for the writer: more than there can be connections, each of which has one request at a time, so that
+/// the queue is never full and no exit from an obligation is held up by it (L4.1).
 const QUEUE_MAX: usize = 4096;
 /// Requests of one group, and so of one commit.
 const GROUP_MAX: usize = 256;

@@ -64,6 +64,8 @@ pub fn post(
     post: &EntryPost,
 ) -> Result<(), Stop> {
     may_speak(thread, member)?;
+    // K5.1: there are no tasks yet that an author could read.
+    require(post.task.is_none(), Code::NotFound)?;
     let number = thread.entries + 1;
     let (pin, brings_forth) = pinned(question, thread, author, &post.source)?;
     let reply_to = match &post.reply_to {
