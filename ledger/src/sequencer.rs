@@ -19,7 +19,7 @@ use crate::limits::ACCOUNT_RECORDS_MAX;
 use crate::log::{self, Addition};
 use crate::refusal::{Code, Stop};
 use crate::rules::{Decision, assignment, memory};
-use crate::state::{Cells, Head, ObjectNumber};
+use crate::state::{Cells, ObjectNumber};
 use crate::storage::{Batch, Overlay, Read, ReadError, Table};
 use crate::time::Time;
 
@@ -47,6 +47,21 @@ pub struct Sealed {
     pub existing: bool,
 }
 
+/// A fact to be added, beside what follows from where its log stands.
+struct Link {
+    cause: Cause,
+    evidence: Vec<Evidence>,
+    opening: Option<Opening>,
+    /// Its log time; now, if it is not given.
+    at: Option<Time>,
+}
+
+impl Link {
+    fn of(cause: Cause) -> Self {
+        Self { cause, evidence: Vec::new(), opening: None, at: None }
+    }
+}
+
 /// Builds a sealed batch.
 pub struct Sequencer<'a> {
     /// The state with what was decided so far.
@@ -60,11 +75,6 @@ impl<'a> Sequencer<'a> {
     /// A new batch over a committed state, at a time.
     pub fn new(base: &'a dyn Read, host: &'a KeyPair, now: Time) -> Self {
         Self { overlay: Overlay::new(base), host, now, unsealed: BTreeSet::new() }
-    }
-
-    /// The time.
-    pub fn now(&self) -> Time {
-        self.now
     }
 
     /// Seals every deadline that has come by now, in all logs of this host, in the order in which they came (L4.3).
@@ -106,9 +116,9 @@ impl<'a> Sequencer<'a> {
             let (due, _) =
                 assignment::next_due(&held).ok_or_else(|| ReadError::damaged("a deadline of what has ended"))?;
             let object = head.object;
-            // An expiry's log time is its due time; log time still never goes back.
-            let at = due_at.max(head.log_time);
-            match self.append(number, object, Some(head), at, Cause::Expiry(due), Vec::new(), None) {
+            // An expiry's log time is its due time.
+            let link = Link { at: Some(due_at), ..Link::of(Cause::Expiry(due)) };
+            match self.append(number, object, link) {
                 Ok(_) => count += 1,
                 Err(Fault::Unreadable(error)) => return Err(error),
                 Err(_) => return Err(ReadError::damaged("a deadline that the rules do not know")),
@@ -178,17 +188,15 @@ impl<'a> Sequencer<'a> {
                 let opening = Opening { rules: RULES, sequencer, creator, origin: candidate.origin, blind: None };
                 let number = log::next_object(&self.overlay)?;
                 if born {
-                    self.append(number, object, None, self.now, Cause::Begun, Vec::new(), Some(opening))?;
+                    self.append(number, object, Link { opening: Some(opening), ..Link::of(Cause::Begun) })?;
                     (number, None)
                 } else {
                     (number, Some(opening))
                 }
             }
         };
-        let head = Cells::new(&self.overlay, number).head()?;
-        let at = head.as_ref().map_or(self.now, |head| head.log_time.max(self.now));
-        let cause = Cause::Action(signed.clone());
-        let decision = self.append(number, object, head.clone(), at, cause, candidate.evidence, opening)?;
+        let link = Link { evidence: candidate.evidence, opening, ..Link::of(Cause::Action(signed)) };
+        let decision = self.append(number, object, link)?;
         match decision {
             Decision::Effects => {
                 let index = Cells::new(&self.overlay, number).head()?.map_or(0, |head| head.index);
@@ -207,9 +215,7 @@ impl<'a> Sequencer<'a> {
         for records in records.chunks(ACCOUNT_RECORDS_MAX) {
             let cells = Cells::new(&self.overlay, number);
             let head = cells.head()?.ok_or_else(|| ReadError::damaged("a log without a head"))?;
-            let (object, at) = (head.object, head.log_time.max(self.now));
-            let cause = Cause::Account(agent, records.to_vec());
-            self.append(number, object, Some(head), at, cause, Vec::new(), None)?;
+            self.append(number, head.object, Link::of(Cause::Account(agent, records.to_vec())))?;
         }
         Ok(())
     }
@@ -260,9 +266,7 @@ impl<'a> Sequencer<'a> {
                 (log::next_object(&self.overlay)?, Some(opening))
             }
         };
-        let head = Cells::new(&self.overlay, number).head()?;
-        let at = head.as_ref().map_or(self.now, |head| head.log_time.max(self.now));
-        self.append(number, *publication, head, at, Cause::Consequence(outcome), Vec::new(), opening)?;
+        self.append(number, *publication, Link { opening, ..Link::of(Cause::Consequence(outcome)) })?;
         Ok(())
     }
 
@@ -288,17 +292,12 @@ impl<'a> Sequencer<'a> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn append(
-        &mut self,
-        number: ObjectNumber,
-        object: ObjectId,
-        head: Option<Head>,
-        at: Time,
-        cause: Cause,
-        evidence: Vec<Evidence>,
-        opening: Option<Opening>,
-    ) -> Result<Decision, Fault> {
+    /// Adds a fact to a log, if it can be derived.
+    fn append(&mut self, number: ObjectNumber, object: ObjectId, link: Link) -> Result<Decision, Fault> {
+        let Link { cause, evidence, opening, at } = link;
+        let head = Cells::new(&self.overlay, number).head()?;
+        // Log time never goes back.
+        let at = head.as_ref().map_or(self.now, |head| head.log_time.max(at.unwrap_or(self.now)));
         let mut draft = log::draft(&self.overlay, number, head.as_ref(), at)?;
         let premises =
             Premises { object, head: head.as_ref(), opening: opening.as_ref(), cause: &cause, evidence: &evidence };

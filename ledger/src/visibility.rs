@@ -169,11 +169,3 @@ pub fn note(reader: &AgentId, entry: &Entry, response: &Response) -> Option<kwoo
         _ => None,
     }
 }
-
-/// The identity of an agent, for itself and for its owner.
-///
-/// # Errors
-/// If the store cannot be read.
-pub fn identity(read: &dyn Read, agent: &AgentId) -> Result<Option<ObjectNumber>, ReadError> {
-    index::number(read, &ObjectId::Identity(*agent))
-}

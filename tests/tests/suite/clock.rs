@@ -12,7 +12,7 @@ use kwoon_tests::hall::START;
 use kwoon_tests::{Agent, Hall, merge, owner, rule, text};
 use serde_json::{Value, json};
 
-use crate::invariants::{Acted, assert_replays, every_action};
+use crate::replay::{Acted, assert_replays, every_action};
 
 const YEARS: Duration = Duration::days(3653);
 const INSTANT: Duration = Duration(1);

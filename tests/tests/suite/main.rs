@@ -5,6 +5,7 @@
 mod assignments;
 mod clock;
 mod content;
+mod crowd;
 mod documents;
 mod entries;
 mod events;
@@ -16,6 +17,7 @@ mod identity;
 mod invariants;
 mod ledger_rebuild;
 mod memory;
+mod replay;
 mod story;
 mod threads;
 mod turn;
