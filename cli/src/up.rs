@@ -192,6 +192,14 @@ fn start(client: &Client, flags: &[String]) -> Result<(Running, bool), Failure> 
 
 fn ended(log_path: &Path, log_start: u64, status: &str) -> Failure {
     let tail = tail(log_path, log_start).unwrap_or_default();
+    if tail.trim().is_empty() {
+        // It could not even say why: nothing can be written where its log is.
+        return Failure::Failed(format!(
+            "the daemon ended at once ({status}) and could write nothing to {}: is the disk full? \
+             To see why it ends, run: kwoon serve",
+            log_path.display()
+        ));
+    }
     Failure::Failed(format!("the daemon ended at once ({status}); the end of {} says:\n{tail}", log_path.display()))
 }
 

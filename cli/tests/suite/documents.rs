@@ -63,3 +63,16 @@ fn readmes_second_command_is_what_ci_runs() {
     let ci = include_str!("../../../.ci/run");
     assert!(ci.contains(block("command two").trim()), "CI runs the tests as README says");
 }
+
+#[test]
+fn the_settings_of_readme_are_settings() {
+    let (_, rest) = README.split_once("```toml\n").unwrap();
+    let config = rest.split_once("```").unwrap().0;
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("home");
+    crate::daemon::Daemon::at(&home).stop();
+    std::fs::write(home.join("config.toml"), config).unwrap();
+    let daemon = crate::daemon::Daemon::at(&home);
+    let status = daemon.ok(&daemon.token("owner"), "host_status", serde_json::json!({}));
+    assert_eq!(status["result"]["limits"]["text_bytes_max"], 2_097_152);
+}
