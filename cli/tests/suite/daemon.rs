@@ -152,7 +152,8 @@ impl Daemon {
 
     /// Stops it with SIGTERM and waits for its end; what it logged.
     pub fn stop(mut self) -> (String, PathBuf, Option<TempDir>) {
-        let sent = Command::new("kill").arg(self.pid().to_string()).status().unwrap();
+        // The shell has a kill of its own everywhere.
+        let sent = Command::new("sh").args(["-c", &format!("kill {}", self.pid())]).status().unwrap();
         assert!(sent.success());
         let status = self.child.wait().unwrap();
         assert!(status.success(), "a daemon that is stopped ends well: {status}");
