@@ -8,7 +8,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration as StdDuration, SystemTime, UNIX_EPOCH};
 
 use kwoon_keys::id::AgentId;
-use kwoon_ledger::clock;
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::refusal::{Code, Detail, Refusal};
 use kwoon_ledger::storage::{Read, ReadError, Store};
@@ -57,7 +56,7 @@ impl Published {
     pub fn sealing(&self, now: Time) -> Result<(), &'static str> {
         match self.failed {
             Some(reason) => Err(reason),
-            None => clock::check(self.last_time, now).map_err(clock::Jump::name),
+            None => kwoon_sync::host::sealing(self.last_time, now),
         }
     }
 }

@@ -155,6 +155,23 @@ fn wrong<E: de::Error>(what: &'static str) -> E {
     E::custom(format_args!("expected {what}"))
 }
 
+/// Gives a type the schema that stands where it is used.
+macro_rules! schema {
+    ($type:ident, $name:literal, $schema:expr) => {
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+            fn inline_schema() -> bool {
+                true
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                $schema
+            }
+        }
+    };
+}
+
 macro_rules! references {
     ($($(#[$doc:meta])* $name:ident($id:ty), $what:literal;)*) => {$(
         $(#[$doc])*
@@ -223,17 +240,11 @@ impl<'de> Deserialize<'de> for ObjectRef {
     }
 }
 
-impl JsonSchema for ObjectRef {
-    fn schema_name() -> Cow<'static, str> {
-        "ObjectRef".into()
-    }
-    fn inline_schema() -> bool {
-        true
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^(thr|mem|pub|agt)_[a-z2-7]{26}$", "description": OBJECT})
-    }
-}
+schema!(
+    ObjectRef,
+    "ObjectRef",
+    json_schema!({"type": "string", "pattern": "^(thr|mem|pub|agt)_[a-z2-7]{26}$", "description": OBJECT})
+);
 
 /// An entry of a thread, by its number or by the action that posts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,23 +276,17 @@ impl<'de> Deserialize<'de> for EntryRef {
     }
 }
 
-impl JsonSchema for EntryRef {
-    fn schema_name() -> Cow<'static, str> {
-        "EntryRef".into()
-    }
-    fn inline_schema() -> bool {
-        true
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "anyOf": [
-                {"type": "integer", "minimum": 1},
-                {"type": "string", "pattern": "^act_[a-z2-7]{26}$"}
-            ],
-            "description": ENTRY
-        })
-    }
-}
+schema!(
+    EntryRef,
+    "EntryRef",
+    json_schema!({
+        "anyOf": [
+            {"type": "integer", "minimum": 1},
+            {"type": "string", "pattern": "^act_[a-z2-7]{26}$"}
+        ],
+        "description": ENTRY
+    })
+);
 
 /// A length of time: a whole number and one of `s`, `m`, `h`, `d`; from 1 s to 400 d.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,17 +314,11 @@ impl<'de> Deserialize<'de> for DurationText {
     }
 }
 
-impl JsonSchema for DurationText {
-    fn schema_name() -> Cow<'static, str> {
-        "Duration".into()
-    }
-    fn inline_schema() -> bool {
-        true
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^[0-9]{1,12}[smhd]$", "description": DURATION})
-    }
-}
+schema!(
+    DurationText,
+    "Duration",
+    json_schema!({"type": "string", "pattern": "^[0-9]{1,12}[smhd]$", "description": DURATION})
+);
 
 /// A media type of the fixed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,18 +335,10 @@ impl<'de> Deserialize<'de> for MediaTypeText {
     }
 }
 
-impl JsonSchema for MediaTypeText {
-    fn schema_name() -> Cow<'static, str> {
-        "MediaType".into()
-    }
-    fn inline_schema() -> bool {
-        true
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names: Vec<_> = MediaType::ALL.iter().map(|media_type| media_type.name()).collect();
-        json_schema!({"type": "string", "enum": names, "description": "media type; text/markdown if left out"})
-    }
-}
+schema!(MediaTypeText, "MediaType", {
+    let names: Vec<_> = MediaType::ALL.iter().map(|media_type| media_type.name()).collect();
+    json_schema!({"type": "string", "enum": names, "description": "media type; text/markdown if left out"})
+});
 
 /// The media type to write down: what was given, or text/markdown.
 pub fn media_type(given: Option<MediaTypeText>) -> MediaType {
@@ -426,17 +417,11 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-impl JsonSchema for Key {
-    fn schema_name() -> Cow<'static, str> {
-        "IdempotencyKey".into()
-    }
-    fn inline_schema() -> bool {
-        true
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^[A-Za-z0-9._~-]{1,128}$", "description": KEY})
-    }
-}
+schema!(
+    Key,
+    "IdempotencyKey",
+    json_schema!({"type": "string", "pattern": "^[A-Za-z0-9._~-]{1,128}$", "description": KEY})
+);
 
 /// The name of an agent on its host: `[a-z0-9][a-z0-9._-]{0,62}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -460,17 +445,11 @@ impl<'de> Deserialize<'de> for AgentName {
     }
 }
 
-impl JsonSchema for AgentName {
-    fn schema_name() -> Cow<'static, str> {
-        "AgentName".into()
-    }
-    fn inline_schema() -> bool {
-        true
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$", "description": NAME})
-    }
-}
+schema!(
+    AgentName,
+    "AgentName",
+    json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$", "description": NAME})
+);
 
 /// A text that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -482,17 +461,7 @@ impl<'de> Deserialize<'de> for NonEmpty {
     }
 }
 
-impl JsonSchema for NonEmpty {
-    fn schema_name() -> Cow<'static, str> {
-        "Text".into()
-    }
-    fn inline_schema() -> bool {
-        true
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "minLength": 1})
-    }
-}
+schema!(NonEmpty, "Text", json_schema!({"type": "string", "minLength": 1}));
 
 /// How many rows a page has: 1 to 50, 20 if left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -513,17 +482,11 @@ impl<'de> Deserialize<'de> for Limit {
     }
 }
 
-impl JsonSchema for Limit {
-    fn schema_name() -> Cow<'static, str> {
-        "Limit".into()
-    }
-    fn inline_schema() -> bool {
-        true
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "integer", "minimum": 1, "maximum": 50, "description": "rows; 20 if left out"})
-    }
-}
+schema!(
+    Limit,
+    "Limit",
+    json_schema!({"type": "integer", "minimum": 1, "maximum": 50, "description": "rows; 20 if left out"})
+);
 
 /// How much of a text is read at once: 1 to 262144 bytes, 4096 if left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -544,20 +507,14 @@ impl<'de> Deserialize<'de> for MaxBytes {
     }
 }
 
-impl JsonSchema for MaxBytes {
-    fn schema_name() -> Cow<'static, str> {
-        "MaxBytes".into()
-    }
-    fn inline_schema() -> bool {
-        true
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "integer", "minimum": 1, "maximum": 262_144,
-            "description": "bytes of each text; 4096 if left out"
-        })
-    }
-}
+schema!(
+    MaxBytes,
+    "MaxBytes",
+    json_schema!({
+        "type": "integer", "minimum": 1, "maximum": 262_144,
+        "description": "bytes of each text; 4096 if left out"
+    })
+);
 
 fn number_between<'de, D: Deserializer<'de>>(
     deserializer: D,
@@ -588,14 +545,8 @@ impl<'de> Deserialize<'de> for WaitMs {
     }
 }
 
-impl JsonSchema for WaitMs {
-    fn schema_name() -> Cow<'static, str> {
-        "WaitMs".into()
-    }
-    fn inline_schema() -> bool {
-        true
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "integer", "minimum": 0, "maximum": 60_000, "description": "milliseconds to wait"})
-    }
-}
+schema!(
+    WaitMs,
+    "WaitMs",
+    json_schema!({"type": "integer", "minimum": 0, "maximum": 60_000, "description": "milliseconds to wait"})
+);

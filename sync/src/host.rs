@@ -104,7 +104,7 @@ impl<T> Host<T> {
     /// # Errors
     /// The reason, as it is shown.
     pub fn sealing(&self, now: Time) -> Result<(), &'static str> {
-        clock::check(self.last_time, now).map_err(clock::Jump::name)
+        sealing(self.last_time, now)
     }
 
     /// When the host next has something to do by itself: a deadline, or recording the time.
@@ -201,6 +201,14 @@ impl<T> Host<T> {
         }
         replies
     }
+}
+
+/// Whether a host that last recorded this time seals now, or why not.
+///
+/// # Errors
+/// The reason, as it is shown.
+pub fn sealing(last_time: Option<Time>, now: Time) -> Result<(), &'static str> {
+    clock::check(last_time, now).map_err(clock::Jump::name)
 }
 
 /// A stop as a caller sees it. That the store cannot be read is for the daemon's log.

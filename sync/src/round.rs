@@ -6,10 +6,10 @@ use kwoon_keys::{Commitment, Digest, RecordKind, RequestSecret, Salt, cbor, cose
 use kwoon_ledger::action::{Action, Actor, Body, ObjectId, Position, SCHEMA};
 use kwoon_ledger::fact::{Evidence, Origin};
 use kwoon_ledger::index;
-use kwoon_ledger::limits::{ACTION_VALIDITY, Limits};
+use kwoon_ledger::limits::{ACTION_VALIDITY, LINKS_MAX, Limits};
 use kwoon_ledger::refusal::{Code, Detail, Refusal, Step, Stop, require};
 use kwoon_ledger::rules;
-use kwoon_ledger::sequencer::{Candidate, Sequencer};
+use kwoon_ledger::sequencer::{Candidate, Sealed, Sequencer};
 use kwoon_ledger::state::{Cells, Head, ObjectNumber};
 use kwoon_ledger::storage::{Read, ReadError, Table};
 use kwoon_ledger::time::{Duration, Time};
@@ -86,6 +86,26 @@ impl Plan {
     }
 }
 
+/// The texts of one request, each by the commitment that stands in the action.
+struct Texts<'r> {
+    secret: &'r RequestSecret,
+    request: RequestId,
+    contents: Vec<(Commitment, Salt, Vec<u8>)>,
+}
+
+impl<'r> Texts<'r> {
+    fn of(secret: &'r RequestSecret, request: RequestId) -> Self {
+        Self { secret, request, contents: Vec::new() }
+    }
+
+    fn commit(&mut self, place: &[u8; 32], field: &str, text: &str) -> Commitment {
+        let salt = self.secret.salt(&self.request, place, field);
+        let commitment = Commitment::to(&salt, text.as_bytes());
+        self.contents.push((commitment, salt, text.as_bytes().to_vec()));
+        commitment
+    }
+}
+
 /// An agent about to act: what a plan is made with.
 pub struct Acting<'r, 'a> {
     /// The round.
@@ -94,8 +114,7 @@ pub struct Acting<'r, 'a> {
     pub agent: AgentId,
     /// The request.
     pub request: RequestId,
-    secret: &'r RequestSecret,
-    contents: Vec<(Commitment, Salt, Vec<u8>)>,
+    texts: Texts<'r>,
 }
 
 impl Acting<'_, '_> {
@@ -106,15 +125,12 @@ impl Acting<'_, '_> {
 
     /// Commits to a text in a field of the request at a place: the object, or the creating host.
     pub fn commit(&mut self, place: &[u8; 32], field: &str, text: &str) -> Commitment {
-        let salt = self.secret.salt(&self.request, place, field);
-        let commitment = Commitment::to(&salt, text.as_bytes());
-        self.contents.push((commitment, salt, text.as_bytes().to_vec()));
-        commitment
+        self.texts.commit(place, field, text)
     }
 
     /// The key pair of an admission that this request issues at a place.
     pub fn admission(&self, place: &[u8; 32]) -> kwoon_keys::KeyPair {
-        self.secret.admission(&self.request, place)
+        self.texts.secret.admission(&self.request, place)
     }
 
     /// This host's id.
@@ -147,6 +163,10 @@ impl<'a> Round<'a> {
         let key = take_control::<Key>(&mut arguments, "idempotency_key")?;
         take_control::<WaitMs>(&mut arguments, "wait_ms")?;
         let after = take_control_kept::<Vec<ActionRef>>(&arguments, "after")?.unwrap_or_default();
+        // Each is looked up, so their number is checked before.
+        if after.len() > LINKS_MAX {
+            return Err(Refusal::argument("after", "at most 64 actions").into());
+        }
         let mut own = arguments.clone();
         own.remove("after");
         let key = match key {
@@ -196,14 +216,7 @@ impl<'a> Round<'a> {
         let Some(ended) = receipt::ended(read, request)? else { return Ok(None) };
         // L3.2
         require(ended.action.request_digest == *digest, Code::IdempotencyConflict)?;
-        let (receipt, done) = receipt::receipt(read, &ended)?;
-        let mut answer = Answer::new(&done, Contents::new(read))?;
-        answer.receipt = Some(receipt);
-        answer.next = match ended.action.agent() {
-            Some(agent) => view::next(read, &agent, self.now)?,
-            None => vec![Next::step(Step::Done)],
-        };
-        Ok(Some(answer))
+        self.success(&ended).map(Some)
     }
 
     /// Counts an action, and says whether it is within the rate. What else is wrong with it is told first.
@@ -266,9 +279,9 @@ impl<'a> Round<'a> {
         let token = secret.token(call.operation, &call.key);
         let request = request_id(agent.as_bytes(), &token);
         let after = self.decided(agent.as_bytes(), after)?;
-        let mut acting = Acting { round: self, agent, request, secret, contents: Vec::new() };
+        let mut acting = Acting { round: self, agent, request, texts: Texts::of(secret, request) };
         let plan = plan(&mut acting)?;
-        let contents = acting.contents;
+        let contents = acting.texts.contents;
         let account = view::account(&self.sequencer.overlay, &agent)?.ok_or(Code::Internal)?;
         let host = self.keyring.host.public();
         let key = keys.signing.public();
@@ -295,23 +308,37 @@ impl<'a> Round<'a> {
         let object = plan.object.or_else(|| rules::created(&action, &host.0)).ok_or(Code::Internal)?;
         let signed = cose::sign(RecordKind::Action, &cbor::write(&action), &keys.signing);
         let candidate = Candidate { object, signed, evidence: plan.evidence, origin: plan.origin };
-        let allowed = self.limits;
-        let sealed = self.sequencer.act(candidate, |overlay, sealed| {
-            rate?;
-            if sealed.existing { Ok(()) } else { limits::check(overlay, sealed.number, &action, allowed) }
-        })?;
+        let sealed = self.decide(candidate, &action, rate)?;
         self.keep(&request, call, if sealed.existing { Vec::new() } else { contents });
         let ended = receipt::Ended { action, number: sealed.number, index: sealed.index, existing: sealed.existing };
-        self.first_answer(&ended, secret, agent)
+        self.first_answer(&ended, secret)
     }
 
-    /// The first success of a request, the only one that shows a secret.
-    fn first_answer(&self, ended: &receipt::Ended, secret: &RequestSecret, agent: AgentId) -> Result<Answer, Stop> {
+    /// Lets the sequencer decide an action; what the rules allow must be within the rate and the limits.
+    fn decide(&mut self, candidate: Candidate, action: &Action, rate: Result<(), Refusal>) -> Result<Sealed, Stop> {
+        let allowed = self.limits;
+        self.sequencer.act(candidate, |overlay, sealed| {
+            rate?;
+            if sealed.existing { Ok(()) } else { limits::check(overlay, sealed.number, action, allowed) }
+        })
+    }
+
+    /// What a success says, first or repeated: its receipt, and what comes next.
+    fn success(&self, ended: &receipt::Ended) -> Result<Answer, Stop> {
         let read = &self.sequencer.overlay;
         let (receipt, done) = receipt::receipt(read, ended)?;
         let mut answer = Answer::new(&done, Contents::new(read))?;
         answer.receipt = Some(receipt);
-        answer.next = view::next(read, &agent, self.now)?;
+        answer.next = match ended.action.agent() {
+            Some(agent) => view::next(read, &agent, self.now)?,
+            None => vec![Next::step(Step::Done)],
+        };
+        Ok(answer)
+    }
+
+    /// The first success of a request, the only one that shows a secret.
+    fn first_answer(&self, ended: &receipt::Ended, secret: &RequestSecret) -> Result<Answer, Stop> {
+        let mut answer = self.success(ended)?;
         let place = match &ended.action.body {
             Body::ThreadCreate(create) if create.admission.is_some() => Some(self.keyring.host.public().0),
             Body::AdmissionIssue(_) => ended.action.object.map(|object| *object.digest().as_bytes()),
@@ -406,9 +433,9 @@ impl<'a> Round<'a> {
         self.check_sealing()?;
         let rate = self.count(&owner.0, call.operation);
         let after = self.decided(&owner.0, after)?;
-        let mut owning = Owning { round: self, request, secret, entropy: call.entropy, contents: Vec::new() };
+        let mut owning = Owning { round: self, texts: Texts::of(secret, request), entropy: call.entropy };
         let plan = plan(&mut owning)?;
-        let contents = owning.contents;
+        let contents = owning.texts.contents;
         let object = plan.object.map(ObjectId::Identity);
         let head = self.head(object.as_ref())?;
         let issued_at = self.issue_time(head.as_ref());
@@ -431,21 +458,10 @@ impl<'a> Round<'a> {
         let agent = plan.object.unwrap_or(AgentId(rules::identity::record_hash(&payload)));
         let signed = cose::sign(RecordKind::Action, &payload, &keyring.owner);
         let candidate = Candidate { object: ObjectId::Identity(agent), signed, evidence: Vec::new(), origin: None };
-        let allowed = self.limits;
-        let sealed = self.sequencer.act(candidate, |overlay, sealed| {
-            rate?;
-            if sealed.existing { Ok(()) } else { limits::check(overlay, sealed.number, &action, allowed) }
-        })?;
+        let sealed = self.decide(candidate, &action, rate)?;
         self.keep(&request, &call, contents);
-        let mut answer = {
-            let read = &self.sequencer.overlay;
-            let ended = receipt::Ended { action, number: sealed.number, index: sealed.index, existing: false };
-            let (receipt, done) = receipt::receipt(read, &ended)?;
-            let mut answer = Answer::new(&done, Contents::new(read))?;
-            answer.receipt = Some(receipt);
-            answer.next = vec![Next::step(Step::Done)];
-            answer
-        };
+        let ended = receipt::Ended { action, number: sealed.number, index: sealed.index, existing: sealed.existing };
+        let mut answer = self.success(&ended)?;
         if let Some((name, mut keys)) = plan.instance {
             keys.agent = agent;
             self.sequencer.overlay.batch.keys.push(keys);
@@ -470,11 +486,8 @@ pub struct OwnerPlan {
 pub struct Owning<'r, 'a> {
     /// The round.
     pub round: &'r mut Round<'a>,
-    /// The request.
-    pub request: RequestId,
-    secret: &'r RequestSecret,
+    texts: Texts<'r>,
     entropy: [u8; 32],
-    contents: Vec<(Commitment, Salt, Vec<u8>)>,
 }
 
 impl Owning<'_, '_> {
@@ -485,10 +498,7 @@ impl Owning<'_, '_> {
 
     /// Commits to a text in a field of the request at a place: the agent, or the creating host for a new one.
     pub fn commit(&mut self, place: &[u8; 32], field: &str, text: &str) -> Commitment {
-        let salt = self.secret.salt(&self.request, place, field);
-        let commitment = Commitment::to(&salt, text.as_bytes());
-        self.contents.push((commitment, salt, text.as_bytes().to_vec()));
-        commitment
+        self.texts.commit(place, field, text)
     }
 
     /// 32 random bytes for one purpose.

@@ -225,6 +225,16 @@ fn a_full_thread_takes_no_more_duties_and_lets_all_exits_through() {
     hall.ok(&bob, "assignment_accept", json!({"assignment": work}));
 }
 
+#[test]
+fn what_an_action_is_to_come_after_is_bounded_before_any_of_it_is_looked_up() {
+    rule!(refused, "L4.4");
+    let (mut hall, [alice, ..], _) = hall();
+    let made = hall.ok(&alice, "memory_create", json!({"text": "x"}));
+    let after = |count| json!({"text": "y", "after": vec![made["receipt"]["action"].clone(); count]});
+    hall.refused(&alice, "memory_create", after(65), "invalid_argument");
+    hall.ok(&alice, "memory_create", after(64));
+}
+
 // ------------------------------------------------------------------ L5: some serial order
 
 /// A state with a question, work that is offered, taken and delivered, and a second governor.
