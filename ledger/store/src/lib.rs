@@ -27,7 +27,7 @@ pub use memory::{MemorySnapshot, MemoryStore};
 pub use rebuild::{RebuildError, RebuildReport, Rebuildable, rebuild};
 
 /// The version of the tables this crate reads and writes.
-pub const STORE_VERSION: u32 = 1;
+pub const STORE_VERSION: u32 = 2;
 
 /// The key in the table `Meta` under which every store holds its version, as four big-endian bytes.
 pub const VERSION_KEY: &[u8] = b"version";
