@@ -32,7 +32,7 @@ use crate::content::{self, CONTENT, ContentFiles, Place};
 use crate::error::OpenError;
 use crate::fault::{Contained, Fault};
 use crate::files;
-use crate::home::{self, AGENT_KEYS, CLEAN, Home, KEYS, STORE};
+use crate::home::{self, AGENT_KEYS, CLEAN, Home, KEYS, STORE, tokens};
 use crate::lock::Lock;
 use crate::rebuild::{UNDER_WAY, rebuild_if_interrupted};
 use crate::{STORE_VERSION, VERSION_KEY};
@@ -107,12 +107,12 @@ impl DiskStore {
     }
 
     fn open_in(
-        place: Place<'_>,
+        location: Location<'_>,
         base: Box<dyn StorageBackend>,
         cache_bytes: usize,
         empty: Empty,
     ) -> Result<Self, OpenError> {
-        let Location { home, layer, lock } = place;
+        let Location { home, layer, lock } = location;
         let path = home.join(STORE);
         let at = |fault: Fault| fault.at(home, &path);
         if empty == Empty::IsDamaged && base.len().map_err(|error| OpenError::io(&path, error))? == 0 {
@@ -157,6 +157,7 @@ impl DiskStore {
             self.layer.sync_dir(&self.home)?;
             return Ok(());
         }
+        tokens::settle(&*self.layer, &self.home)?;
         let snapshot = self.read()?;
         self.files.sweep(|hash| {
             let key = hash.as_bytes().as_slice();

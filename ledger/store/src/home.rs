@@ -15,7 +15,7 @@
 mod make;
 #[cfg(test)]
 mod tests;
-mod tokens;
+pub(crate) mod tokens;
 
 use std::fs;
 use std::io;

@@ -57,6 +57,15 @@ fn temporary(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!(".{name}.new"))
 }
 
+/// Makes durable what is there. A process may have been killed between giving a token its name and the sync; read back, it
+/// would be given out and could be lost after.
+pub(crate) fn settle(layer: &dyn FileLayer, home: &Path) -> io::Result<()> {
+    match layer.sync_dir(&home.join(TOKENS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        synced => synced,
+    }
+}
+
 pub(super) fn remove_leftovers(layer: &dyn FileLayer, dir: &Path) -> io::Result<()> {
     for name in files::names(dir)? {
         let token = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".new"));
