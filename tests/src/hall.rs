@@ -1,4 +1,5 @@
-//! A hall: one pure host over a store in memory, on a virtual clock, called as a daemon would call it.
+//! A hall: one pure host over a store, in memory unless said otherwise, on a virtual clock, called as a daemon would call
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use kwoon_ledger::sequencer::{Candidate, Sealed, Sequencer};
 use kwoon_ledger::state::Cells;
 use kwoon_ledger::storage::{Order, Read, Store, Table};
 use kwoon_ledger::time::{Duration, Time};
-use kwoon_store::{MemorySnapshot, MemoryStore};
+use kwoon_store::MemoryStore;
 use kwoon_sync::answer::{Answer, Secret, refusal_json};
 use kwoon_sync::argument::{self, Arguments};
 use kwoon_sync::host::{Host, Request, to_refusal};
@@ -42,10 +43,22 @@ impl Agent {
     }
 }
 
+/// A store that a hall can stand on.
+pub trait Ground: Store {
+    /// The keys of the instances that live on it.
+    fn keys(&self) -> Vec<InstanceKeys>;
+}
+
+impl Ground for MemoryStore {
+    fn keys(&self) -> Vec<InstanceKeys> {
+        Self::keys(self)
+    }
+}
+
 /// See the module.
-pub struct Hall {
+pub struct Hall<S = MemoryStore> {
     /// The store.
-    pub store: MemoryStore,
+    pub store: S,
     host: Host<()>,
     seed: [u8; 32],
     limits: Limits,
@@ -78,14 +91,25 @@ impl Hall {
 
     /// A new host with keys of its own.
     pub fn seeded(seed: [u8; 32], limits: Limits) -> Self {
-        let store = MemoryStore::new();
+        Self::over(MemoryStore::new(), seed, limits)
+    }
+}
+
+impl<S: Ground> Hall<S> {
+    /// A host with these keys over what a store holds.
+    pub fn over(store: S, seed: [u8; 32], limits: Limits) -> Self {
         let host = Self::host_over(&store, &seed, &limits);
         Self { store, host, seed, limits, now: START, calls: 0 }
     }
 
-    fn host_over(store: &MemoryStore, seed: &[u8; 32], limits: &Limits) -> Host<()> {
+    /// Lets entropy go on as after this many calls.
+    pub fn resume(&mut self, calls: u64) {
+        self.calls = calls;
+    }
+
+    fn host_over(store: &S, seed: &[u8; 32], limits: &Limits) -> Host<()> {
         let keyring = Keyring::new(key_of(seed, "host"), key_of(seed, "owner"), store.keys());
-        let snapshot = store.snapshot().expect("memory is readable");
+        let snapshot = store.snapshot().expect("the store is readable");
         Host::new(keyring, limits.clone(), &snapshot).expect("memory is readable")
     }
 
@@ -95,8 +119,8 @@ impl Hall {
     }
 
     /// A consistent state of the store.
-    pub fn snapshot(&self) -> MemorySnapshot {
-        self.store.snapshot().expect("memory is readable")
+    pub fn snapshot(&self) -> S::Snapshot {
+        self.store.snapshot().expect("the store is readable")
     }
 
     /// Lets time pass, and lets the host do what is due.
@@ -296,7 +320,7 @@ impl Hall {
 }
 
 /// States that many tests begin with, and what many tests look at.
-impl Hall {
+impl<S: Ground> Hall<S> {
     /// Issues a ticket to a role; the ticket.
     pub fn ticket(&mut self, governor: &Agent, thread: &str, role: &str) -> String {
         text(&self.ok(governor, "admission_issue", json!({"thread": thread, "role": role}))["secret"]["ticket"])
@@ -349,7 +373,7 @@ impl Hall {
 }
 
 /// Actions in one round, and rounds that come to nothing.
-impl Hall {
+impl<S: Ground> Hall<S> {
     fn request(&self, caller: &Agent, operation: &'static Operation, arguments: Arguments) -> Request {
         let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
         Request { caller: caller.caller, operation, arguments, entropy, trace_id: None }
@@ -388,7 +412,8 @@ pub fn content<'a>(answer: &'a Value, field: &Value) -> Option<&'a str> {
     answer["content"][field.as_str().expect("a content key")]["text"].as_str()
 }
 
-fn key_of(seed: &[u8; 32], purpose: &str) -> KeyPair {
+/// The key pair of the host (`host`) or the owner (`owner`) of a hall.
+pub fn key_of(seed: &[u8; 32], purpose: &str) -> KeyPair {
     KeyPair::from_seed(&Digest::of("kwoon test key", &[seed, purpose.as_bytes()]).0)
 }
 

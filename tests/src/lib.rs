@@ -1,10 +1,13 @@
-//! What the tests of kwoon stand on: a host in memory on a virtual clock, and the conformance table.
+//! What the tests of kwoon stand on: a host in memory on a virtual clock, a disk that crashes, and the
+//! conformance table.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 pub mod conformance;
 pub mod forge;
 pub mod hall;
+pub mod medium;
+pub mod recorder;
 
 pub use hall::{Agent, Hall, content, effects, merge, owner, text};
 

@@ -20,7 +20,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
-use kwoon_keys::{Digest, Salt, files as key_files};
+use kwoon_keys::files::{self as key_files, FileLayer, Os};
+use kwoon_keys::{Digest, Salt};
 use kwoon_ledger::storage::{Batch, Order, Read, ReadError, Row, Store, Table, WriteError};
 use redb::backends::FileBackend;
 use redb::{
@@ -34,7 +35,7 @@ use crate::content::{self, CONTENT, ContentFiles, Place};
 use crate::error::OpenError;
 use crate::fault::{Contained, Fault};
 use crate::files;
-use crate::home::{self, AGENT_KEYS, CLEAN, Home, KEYS, STORE};
+use crate::home::{self, AGENT_KEYS, CLEAN, Home, KEYS, STORE, tokens};
 use crate::lock::Lock;
 use crate::rebuild::{UNDER_WAY, rebuild_if_interrupted};
 use crate::{STORE_VERSION, VERSION_KEY};
@@ -66,6 +67,7 @@ pub struct DiskStore {
     live: Live,
     files: Arc<ContentFiles>,
     home: PathBuf,
+    layer: Arc<dyn FileLayer>,
     /// What was committed and lies in no table yet. Held for as long as it takes to clone or set it.
     recent: Mutex<Recent>,
     /// Set when a commit has begun, cleared when it is known to be done. Held by the one that writes.
@@ -88,7 +90,16 @@ impl DiskStore {
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|error| OpenError::io(&path, error))?;
         let backend = FileBackend::new(file).map_err(|error| Fault::from(error).at(home.path(), &path))?;
-        Self::open_in(home.path(), Box::new(backend), cache_bytes, Some(home.lock()), Empty::IsDamaged)
+        Self::open_on(home, backend, cache_bytes)
+    }
+
+    /// The same with the tables in `backend` instead of the home's file, for tests that let it crash.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_on(home: &Home, backend: impl StorageBackend, cache_bytes: usize) -> Result<Self, OpenError> {
+        let location = Location { home: home.path(), layer: home.layer(), lock: Some(home.lock()) };
+        Self::open_in(location, Box::new(backend), cache_bytes, Empty::IsDamaged)
     }
 
     /// Opens a store whose tables lie in `backend`, for tests that tear or fill it. An empty backend becomes a new
@@ -102,16 +113,17 @@ impl DiskStore {
         backend: impl StorageBackend,
         cache_bytes: usize,
     ) -> Result<Self, OpenError> {
-        Self::open_in(home_dir, Box::new(backend), cache_bytes, None, Empty::IsNew)
+        let location = Location { home: home_dir, layer: Arc::new(Os), lock: None };
+        Self::open_in(location, Box::new(backend), cache_bytes, Empty::IsNew)
     }
 
     fn open_in(
-        home: &Path,
+        location: Location<'_>,
         base: Box<dyn StorageBackend>,
         cache_bytes: usize,
-        lock: Option<Arc<Lock>>,
         empty: Empty,
     ) -> Result<Self, OpenError> {
+        let Location { home, layer, lock } = location;
         let path = home.join(STORE);
         let at = |fault: Fault| fault.at(home, &path);
         if empty == Empty::IsDamaged && base.len().map_err(|error| OpenError::io(&path, error))? == 0 {
@@ -140,8 +152,9 @@ impl DiskStore {
         live.release().map_err(|error| OpenError::io(&path, error))?;
         let store = Self {
             live,
-            files: Arc::new(ContentFiles::of(home)),
+            files: Arc::new(ContentFiles::of(home, Arc::clone(&layer))),
             home: home.to_owned(),
+            layer,
             recent: Mutex::new(recent),
             unknown: Mutex::new(false),
             _lock: lock,
@@ -157,12 +170,13 @@ impl DiskStore {
 
     /// Removes what a process left that did not close the store.
     fn tidy(&self) -> Result<(), Fault> {
-        home::remove_leftovers(&self.home)?;
-        if files::remove_if_there(&self.home.join(CLEAN))? {
+        home::remove_leftovers(&*self.layer, &self.home)?;
+        if key_files::remove_if_there(&*self.layer, &self.home.join(CLEAN))? {
             // Durable before anything is written: the marker must not come back beside an orphan.
-            files::sync_dir(&self.home)?;
+            self.layer.sync_dir(&self.home)?;
             return Ok(());
         }
+        tokens::settle(&*self.layer, &self.home)?;
         let snapshot = self.read()?;
         self.files.sweep(|hash| Ok(snapshot.value(CONTENT_SLOT, hash.as_bytes())?.is_some()))
     }
@@ -179,7 +193,7 @@ impl DiskStore {
         }
         self.live.close()?;
         if !unknown {
-            key_files::write_private(&self.home.join(CLEAN), b"").map_err(Fault::from)?;
+            key_files::write_private(&*self.layer, &self.home.join(CLEAN), b"").map_err(Fault::from)?;
         }
         Ok(())
     }
@@ -291,11 +305,11 @@ impl DiskStore {
         self.files.write(batch)?;
         if !batch.keys.is_empty() {
             for dir in [KEYS, AGENT_KEYS] {
-                files::make_durable_dir(&self.home.join(dir))?;
+                files::make_durable_dir(&*self.layer, &self.home.join(dir))?;
             }
         }
         for keys in &batch.keys {
-            key_files::write_instance(&home::instance_key_path(&self.home, &keys.agent), keys)?;
+            key_files::write_instance(&*self.layer, &home::instance_key_path(&self.home, &keys.agent), keys)?;
         }
         Ok(())
     }
@@ -337,6 +351,13 @@ impl fmt::Debug for DiskStore {
     }
 }
 
+/// Where a store lies, its tables aside.
+struct Location<'a> {
+    home: &'a Path,
+    layer: Arc<dyn FileLayer>,
+    lock: Option<Arc<Lock>>,
+}
+
 /// What an empty file means.
 #[derive(Clone, Copy, PartialEq)]
 enum Empty {
@@ -345,12 +366,13 @@ enum Empty {
 }
 
 /// Makes the store of a home that is being made.
-pub(crate) fn make_store(home: &Path) -> Result<(), OpenError> {
+pub(crate) fn make_store(home: &Path, layer: Arc<dyn FileLayer>) -> Result<(), OpenError> {
     let path = home.join(STORE);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
     let file = file.map_err(|error| OpenError::io(&path, error))?;
     let backend = FileBackend::new(file).map_err(|error| Fault::from(error).at(home, &path))?;
-    let store = DiskStore::open_in(home, Box::new(backend), CACHE_BYTES_DEFAULT, None, Empty::IsNew)?;
+    let location = Location { home, layer, lock: None };
+    let store = DiskStore::open_in(location, Box::new(backend), CACHE_BYTES_DEFAULT, Empty::IsNew)?;
     store.live.close().map_err(|fault| fault.at(home, &path))
 }
 

@@ -2,7 +2,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use kwoon_keys::files::write_instance;
+use kwoon_keys::files::{Os, write_instance};
 use kwoon_keys::secret::{InstanceKeys, RequestSecret};
 use kwoon_keys::{KeyPair, SealedBoxKey};
 use tempfile::TempDir;
@@ -126,7 +126,7 @@ fn foreign_files_stay_as_they_are() {
 fn what_lets_others_in_is_refused() {
     let (_dir, path) = made();
     let agents = path.join(AGENT_KEYS);
-    write_instance(&instance_key_path(&path, &instance(1).agent), &instance(1)).unwrap();
+    write_instance(&Os, &instance_key_path(&path, &instance(1).agent), &instance(1)).unwrap();
     let agent_key = fs::read_dir(&agents).unwrap().next().unwrap().unwrap().path();
     for (place, loose, right) in [
         (path.clone(), 0o710, 0o700),
@@ -292,7 +292,7 @@ fn instance_keys_are_listed_by_agent_and_removed() {
     let home = Home::open(&path, OpenMode::Existing).unwrap();
     let mut agents: Vec<AgentId> = (0..5).map(|n| instance(n).agent).collect();
     for n in 0..5 {
-        write_instance(&instance_key_path(&path, &instance(n).agent), &instance(n)).unwrap();
+        write_instance(&Os, &instance_key_path(&path, &instance(n).agent), &instance(n)).unwrap();
     }
     let listed = |home: &Home| home.instance_keys().unwrap().iter().map(|keys| keys.agent).collect::<Vec<_>>();
     agents.sort();
