@@ -24,6 +24,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
+use crate::files;
 use crate::writer::{Handle, wall_clock};
 
 /// A body larger than this is not even read to its end.
@@ -312,15 +313,23 @@ async fn read(
             caller,
             as_agent,
         };
-        operation.read(&view, arguments).map_err(|stop| match stop {
-            Stop::Refused(refusal) => refusal,
-            Stop::Unreadable(error) => unreadable(&error),
-        })
+        if operation.uses_a_file() {
+            return files::carry_out(operation.job(&view, arguments).map_err(refused)?, &view);
+        }
+        operation.read(&view, arguments).map_err(refused)
     });
     reading.await.unwrap_or_else(|_| {
         tracing::error!(operation = operation.name, "a read failed");
         Err(internal())
     })
+}
+
+/// What a caller is told; what it is not told is logged.
+pub(crate) fn refused(stop: Stop) -> Refusal {
+    match stop {
+        Stop::Refused(refusal) => refusal,
+        Stop::Unreadable(error) => unreadable(&error),
+    }
 }
 
 fn unreadable(error: &kwoon_ledger::storage::ReadError) -> Refusal {

@@ -451,6 +451,24 @@ schema!(
     json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$", "description": NAME})
 );
 
+/// A file of the host's machine, by an absolute path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePath(pub String);
+
+const PATH: &str = "an absolute path of at most 4096 bytes that names a file";
+
+impl<'de> Deserialize<'de> for FilePath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, PATH, |text| {
+            let last = text.rsplit('/').next().unwrap_or_default();
+            let names_a_file = text.starts_with('/') && !matches!(last, "" | "." | "..");
+            (names_a_file && text.len() <= 4096 && !text.contains('\0')).then(|| Self(text.to_owned()))
+        })
+    }
+}
+
+schema!(FilePath, "FilePath", json_schema!({"type": "string", "pattern": "^/.*[^/]$", "description": PATH}));
+
 /// A text that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NonEmpty(pub String);

@@ -7,8 +7,10 @@
 pub mod answer;
 pub mod argument;
 pub mod control;
+pub mod file;
 pub mod host;
 pub mod keyring;
+pub mod logfile;
 pub mod message;
 pub mod names;
 pub mod operations;

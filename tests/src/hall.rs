@@ -14,7 +14,8 @@ use kwoon_ledger::storage::{Order, Read, Store, Table};
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_store::{MemorySnapshot, MemoryStore};
 use kwoon_sync::answer::{Answer, Secret, refusal_json};
-use kwoon_sync::argument::{self, Arguments};
+use kwoon_sync::argument::{self, Arguments, FilePath};
+use kwoon_sync::file::{FileJob, FileStop, FileWork};
 use kwoon_sync::host::{Host, Request, to_refusal};
 use kwoon_sync::keyring::Keyring;
 use kwoon_sync::operations::{self, Operation};
@@ -52,6 +53,8 @@ pub struct Hall {
     /// The virtual clock.
     pub now: Time,
     calls: u64,
+    /// The files that operations made, by their paths.
+    pub files: BTreeMap<String, Vec<u8>>,
 }
 
 /// The owner, as a caller.
@@ -80,7 +83,7 @@ impl Hall {
     pub fn seeded(seed: [u8; 32], limits: Limits) -> Self {
         let store = MemoryStore::new();
         let host = Self::host_over(&store, &seed, &limits);
-        Self { store, host, seed, limits, now: START, calls: 0 }
+        Self { store, host, seed, limits, now: START, calls: 0, files: BTreeMap::new() }
     }
 
     fn host_over(store: &MemoryStore, seed: &[u8; 32], limits: &Limits) -> Host<()> {
@@ -206,6 +209,10 @@ impl Hall {
             caller: caller.caller,
             as_agent,
         };
+        if operation.uses_a_file() {
+            let job = operation.job(&view, arguments).map_err(to_refusal)?;
+            return carry_out(job, &view, &mut self.files);
+        }
         operation.read(&view, arguments).map_err(to_refusal)
     }
 
@@ -386,6 +393,22 @@ pub fn effects(answer: &Value) -> Vec<String> {
 /// The text that a field of a result points to, or nothing if it may not be read.
 pub fn content<'a>(answer: &'a Value, field: &Value) -> Option<&'a str> {
     answer["content"][field.as_str().expect("a content key")]["text"].as_str()
+}
+
+/// Does with a file what an operation wants, as the daemon does.
+fn carry_out(job: FileJob, view: &View<'_>, files: &mut BTreeMap<String, Vec<u8>>) -> Result<Answer, Refusal> {
+    let FilePath(path) = job.path;
+    let FileWork::Export(export) = job.work;
+    if files.contains_key(&path) {
+        return Err(Refusal::argument("path", "a file that is not there yet"));
+    }
+    let mut file = Vec::new();
+    let answer = export.write(view, &mut file).map_err(|stop| match stop {
+        FileStop::Stop(stop) => to_refusal(stop),
+        FileStop::Io(error) => panic!("memory can be written: {error}"),
+    })?;
+    files.insert(path, file);
+    Ok(answer)
 }
 
 fn key_of(seed: &[u8; 32], purpose: &str) -> KeyPair {

@@ -22,7 +22,11 @@ use crate::message::{self, Message};
 use crate::receipt::effect_json;
 use crate::view::{View, read_cursor, write_cursor};
 
-fn number(view: &View<'_>, object: &ObjectRef) -> Result<(ObjectNumber, Short), Stop> {
+/// The log of an object.
+///
+/// # Errors
+/// [`Code::NotFound`] if it has none here.
+pub(super) fn number(view: &View<'_>, object: &ObjectRef) -> Result<(ObjectNumber, Short), Stop> {
     let (kind, short) = match object {
         ObjectRef::Thread(short) => (IdKind::Thread, short),
         ObjectRef::Memory(short) => (IdKind::Memory, short),

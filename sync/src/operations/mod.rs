@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod assignment;
 pub mod entry;
+pub mod export;
 pub mod ledger;
 pub mod limits;
 pub mod memory;
@@ -25,6 +26,7 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::Answer;
 use crate::argument::{self, ActionRef, AgentRef, Arguments};
+use crate::file::FileJob;
 use crate::receipt::Done;
 use crate::round::{Acting, Call, OwnerPlan, Owning, Plan, Round};
 use crate::view::{Caller, View};
@@ -98,12 +100,26 @@ pub trait Tends: DeserializeOwned + JsonSchema {
     fn tend(self, round: &mut Round<'_>, call: &Call) -> Result<Answer, Stop>;
 }
 
+/// An operation of the owner that makes a file on the host's machine, of one consistent state.
+pub trait UsesFile: DeserializeOwned + JsonSchema {
+    /// The structural result.
+    type Result: JsonSchema;
+
+    /// Says which file, and what is to be done with it.
+    ///
+    /// # Errors
+    /// If it refers to nothing here, or the store cannot be read.
+    fn job(self, view: &View<'_>) -> Result<FileJob, Stop>;
+}
+
 type ReadFn = fn(&View<'_>, Arguments) -> Result<Answer, Stop>;
+type JobFn = fn(&View<'_>, Arguments) -> Result<FileJob, Stop>;
 type ActFn = fn(&mut Round<'_>, Caller, Call, &[ActionRef], Arguments) -> Result<Answer, Stop>;
 
 #[derive(Clone, Copy)]
 enum Run {
     Read(ReadFn),
+    File(JobFn),
     Act(ActFn),
 }
 
@@ -209,6 +225,25 @@ impl Operation {
         }
     }
 
+    const fn uses_file<T: UsesFile>(name: &'static str, about: &'static str) -> Self {
+        fn run<T: UsesFile>(view: &View<'_>, arguments: Arguments) -> Result<FileJob, Stop> {
+            argument::parse::<T>(arguments)?.job(view)
+        }
+        Self {
+            name,
+            about,
+            who: Who::Owner,
+            arguments: schema_of::<T>,
+            result: schema_of::<T::Result>,
+            run: Run::File(run::<T>),
+        }
+    }
+
+    /// Whether it uses a file, so that [`Operation::job`] says what is to be done.
+    pub fn uses_a_file(&self) -> bool {
+        matches!(self.run, Run::File(_))
+    }
+
     /// Whether it acts, rather than reads.
     pub fn is_action(&self) -> bool {
         matches!(self.run, Run::Act(_))
@@ -229,12 +264,24 @@ impl Operation {
     /// Reads.
     ///
     /// # Errors
-    /// See [`Reads::read`]; also if this operation acts.
+    /// See [`Reads::read`]; also if this operation does not just read.
     pub fn read(&self, view: &View<'_>, arguments: Arguments) -> Result<Answer, Stop> {
         self.check_caller(view.caller, false)?;
         match self.run {
             Run::Read(run) => run(view, arguments),
-            Run::Act(_) => Err(Code::Internal.into()),
+            Run::File(_) | Run::Act(_) => Err(Code::Internal.into()),
+        }
+    }
+
+    /// What is to be done with which file.
+    ///
+    /// # Errors
+    /// See [`UsesFile::job`]; also if this operation uses none.
+    pub fn job(&self, view: &View<'_>, arguments: Arguments) -> Result<FileJob, Stop> {
+        self.check_caller(view.caller, false)?;
+        match self.run {
+            Run::File(run) => run(view, arguments),
+            Run::Read(_) | Run::Act(_) => Err(Code::Internal.into()),
         }
     }
 
@@ -252,7 +299,7 @@ impl Operation {
     ) -> Result<Answer, Stop> {
         match self.run {
             Run::Act(run) => run(round, caller, call, after, arguments),
-            Run::Read(_) => Err(Code::Internal.into()),
+            Run::Read(_) | Run::File(_) => Err(Code::Internal.into()),
         }
     }
 }
@@ -446,6 +493,11 @@ pub static ALL: &[Operation] = &[
         "object_log",
         Who::Owner,
         "The facts and seals of one object in order, as JSON or with the records themselves.",
+    ),
+    Operation::uses_file::<export::ObjectExport>(
+        "object_export",
+        "Writes the log of one object to a new file: its facts and seals, and the contents that this host holds. Notes of \
+         handled responses are left out, as the owner may not read them.",
     ),
     Operation::reads::<ledger::ObjectDigest>(
         "object_digest",

@@ -252,6 +252,7 @@ fn every_argument(story: &mut Story) -> Map<String, Value> {
     every.insert("entry".into(), json!((1..=14).collect::<Vec<u64>>()));
     every.insert("version".into(), json!([null, 1, 2]));
     every.insert("query".into(), json!([MARK, "nothing like it"]));
+    every.insert("path".into(), json!(["/a file", "/another file"]));
     every.insert("format".into(), json!(["json", "cbor"]));
     every.insert("id".into(), json!(story.receipts.iter().map(|(id, ..)| id).collect::<Vec<_>>()));
     every

@@ -1,0 +1,53 @@
+//! What operations of the owner do with files of the host's machine. This crate does no I/O: an operation says which file
+//! it is about and what is to be done with it, and whoever has files carries that out and hands it something to write to.
+
+use std::io;
+
+use kwoon_ledger::refusal::{Refusal, Stop};
+use kwoon_ledger::storage::ReadError;
+
+use crate::argument::FilePath;
+use crate::operations::export::LogExport;
+
+/// What an operation wants done with a file.
+#[derive(Debug)]
+pub struct FileJob {
+    /// Which file.
+    pub path: FilePath,
+    /// What is to be done with it.
+    pub work: FileWork,
+}
+
+/// See [`FileJob`].
+#[derive(Debug)]
+pub enum FileWork {
+    /// To make it, of what [`LogExport::write`] writes. It must not be there yet.
+    Export(LogExport),
+}
+
+/// Why nothing came of a file.
+#[derive(Debug)]
+pub enum FileStop {
+    /// The operation is refused, or the store cannot be read.
+    Stop(Stop),
+    /// The file cannot be written or read.
+    Io(io::Error),
+}
+
+impl From<io::Error> for FileStop {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<ReadError> for FileStop {
+    fn from(error: ReadError) -> Self {
+        Self::Stop(error.into())
+    }
+}
+
+impl From<Refusal> for FileStop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Stop(refusal.into())
+    }
+}
