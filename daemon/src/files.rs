@@ -1,29 +1,39 @@
-//! Files that operations of the owner make on this machine.
+//! Files that operations of the owner make and read on this machine.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use kwoon_ledger::refusal::Refusal;
 use kwoon_sync::answer::{Answer, internal};
-use kwoon_sync::file::{FileJob, FileStop, FileWork};
+use kwoon_sync::check::{self, Finding};
+use kwoon_sync::file::{self, FileJob, FileStop, FileWork};
 use kwoon_sync::view::View;
 
 use crate::http::refused;
 
-/// Does with a file what an operation wants.
+/// Does with a file what an operation wants: the answer, or what was found in the file if something of it is to be kept.
 ///
 /// # Errors
 /// The refusal, as the caller gets it.
-pub(crate) fn carry_out(job: FileJob, view: &View<'_>) -> Result<Answer, Refusal> {
+pub(crate) fn carry_out(job: FileJob, view: &View<'_>) -> Result<Result<Answer, Finding>, Refusal> {
     let path = Path::new(&job.path.0);
-    match job.work {
-        FileWork::Export(export) => make(path, |file| export.write(view, file)),
-    }
-    .map_err(|stop| match stop {
+    let done = match job.work {
+        FileWork::Export(export) => make(path, |file| export.write(view, file)).map(Ok),
+        FileWork::Check => read(path, |file| Ok(file::answer(check::check(file, view.now)?, view)?)),
+    };
+    done.map_err(|stop| match stop {
         FileStop::Stop(stop) => refused(stop),
         FileStop::Io(error) => unusable(&error),
     })
+}
+
+/// Reads a file. Only a file: a pipe or a device could be waited for without an end.
+fn read<T>(path: &Path, read: impl FnOnce(&mut dyn Read) -> Result<T, FileStop>) -> Result<T, FileStop> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(Refusal::argument("path", "a file").into());
+    }
+    read(&mut BufReader::with_capacity(1 << 16, File::open(path)?))
 }
 
 /// Makes a file of mode 0600. It is whole and on disk when this returns, or not there.
@@ -54,9 +64,9 @@ fn make<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T, FileStop
 fn unusable(error: &io::Error) -> Refusal {
     let expected = match error.kind() {
         io::ErrorKind::AlreadyExists => "a file that is not there yet",
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "a file in a directory that is there",
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "a file or directory that is there",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "a file in a directory that the daemon may write to"
+            "a file or directory that the daemon may use"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             "a file on a disk with room for it"

@@ -4,7 +4,7 @@
 use core::fmt;
 use std::borrow::Cow;
 
-use kwoon_keys::id::{AgentId, AssignmentId, MemoryId, PublicationId, ReceiptId, RequestId, ThreadId};
+use kwoon_keys::id::{AgentId, AssignmentId, MemoryId, PublicationId, QuarantineId, ReceiptId, RequestId, ThreadId};
 use kwoon_ledger::action::{MediaType, Role};
 use kwoon_ledger::index::Short;
 use kwoon_ledger::limits::{DURATION_MAX, DURATION_MIN};
@@ -212,6 +212,8 @@ references! {
     ActionRef(RequestId), "an action id: act_ and 26 characters";
     /// A receipt.
     ReceiptRef(ReceiptId), "a receipt id: rcp_ and 26 characters";
+    /// A record in quarantine.
+    QuarantineRef(QuarantineId), "the id of a record in quarantine: qua_ and 26 characters";
 }
 
 /// An object that has a log or a working set.

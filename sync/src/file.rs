@@ -6,8 +6,12 @@ use std::io;
 use kwoon_ledger::refusal::{Refusal, Stop};
 use kwoon_ledger::storage::ReadError;
 
+use crate::answer::{Answer, Contents};
 use crate::argument::FilePath;
+use crate::check::Finding;
 use crate::operations::export::LogExport;
+use crate::operations::quarantine::CheckShown;
+use crate::view::View;
 
 /// What an operation wants done with a file.
 #[derive(Debug)]
@@ -23,6 +27,20 @@ pub struct FileJob {
 pub enum FileWork {
     /// To make it, of what [`LogExport::write`] writes. It must not be there yet.
     Export(LogExport),
+    /// To check what is in it with [`check`](crate::check::check), and to answer with [`answer`].
+    Check,
+}
+
+/// The answer to a check of a log file in which nothing is to be kept; otherwise the finding again, for
+/// [`Request::finding`](crate::host::Request).
+///
+/// # Errors
+/// If the answer cannot be written.
+pub fn answer(finding: Finding, view: &View<'_>) -> Result<Result<Answer, Finding>, ReadError> {
+    if finding.unknown.is_some() {
+        return Ok(Err(finding));
+    }
+    Answer::new(&CheckShown::of(finding.checked), Contents::new(view.read)).map(Ok)
 }
 
 /// Why nothing came of a file.

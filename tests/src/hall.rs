@@ -15,7 +15,8 @@ use kwoon_ledger::time::{Duration, Time};
 use kwoon_store::{MemorySnapshot, MemoryStore};
 use kwoon_sync::answer::{Answer, Secret, refusal_json};
 use kwoon_sync::argument::{self, Arguments, FilePath};
-use kwoon_sync::file::{FileJob, FileStop, FileWork};
+use kwoon_sync::check::{self, Finding};
+use kwoon_sync::file::{self, FileJob, FileStop, FileWork};
 use kwoon_sync::host::{Host, Request, to_refusal};
 use kwoon_sync::keyring::Keyring;
 use kwoon_sync::operations::{self, Operation};
@@ -211,7 +212,15 @@ impl Hall {
         };
         if operation.uses_a_file() {
             let job = operation.job(&view, arguments).map_err(to_refusal)?;
-            return carry_out(job, &view, &mut self.files);
+            let finding = match carry_out(job, &view, &mut self.files)? {
+                Ok(answer) => return Ok(answer),
+                Err(finding) => finding,
+            };
+            let request = Request { finding: Some(finding), ..self.request(caller, operation, Arguments::new()) };
+            let batch = self.host.take(&snapshot, self.now, vec![((), request)]);
+            let committed = self.store.commit(batch).is_ok();
+            let (_, reply) = self.host.committed(committed).pop().expect("one reply");
+            return reply;
         }
         operation.read(&view, arguments).map_err(to_refusal)
     }
@@ -348,6 +357,20 @@ impl Hall {
         self.all(&owner(), "object_log", json!({"object": object, "limit": 50}), "facts")
     }
 
+    /// Exports the log of an object; the file.
+    pub fn export(&mut self, object: &str) -> Vec<u8> {
+        let path = format!("/{object}.kwoonlog");
+        self.files.remove(&path);
+        self.ok(&owner(), "object_export", json!({"object": object, "path": path}));
+        self.files[&path].clone()
+    }
+
+    /// Checks a log file; what the answer says.
+    pub fn check(&mut self, file: Vec<u8>) -> Value {
+        self.files.insert("/elsewhere.kwoonlog".to_owned(), file);
+        self.ok(&owner(), "object_check", json!({"path": "/elsewhere.kwoonlog"}))["result"].clone()
+    }
+
     /// Verifies every log and decides it again.
     pub fn verify(&mut self) {
         let verified = self.ok(&owner(), "ledger_verify", json!({}));
@@ -359,7 +382,7 @@ impl Hall {
 impl Hall {
     fn request(&self, caller: &Agent, operation: &'static Operation, arguments: Arguments) -> Request {
         let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
-        Request { caller: caller.caller, operation, arguments, entropy, trace_id: None }
+        Request { caller: caller.caller, operation, arguments, entropy, trace_id: None, finding: None }
     }
 
     /// Takes acting calls in one round, as a daemon does that they reach at the same time; the answers in their order.
@@ -396,19 +419,30 @@ pub fn content<'a>(answer: &'a Value, field: &Value) -> Option<&'a str> {
 }
 
 /// Does with a file what an operation wants, as the daemon does.
-fn carry_out(job: FileJob, view: &View<'_>, files: &mut BTreeMap<String, Vec<u8>>) -> Result<Answer, Refusal> {
+fn carry_out(
+    job: FileJob,
+    view: &View<'_>,
+    files: &mut BTreeMap<String, Vec<u8>>,
+) -> Result<Result<Answer, Finding>, Refusal> {
     let FilePath(path) = job.path;
-    let FileWork::Export(export) = job.work;
-    if files.contains_key(&path) {
-        return Err(Refusal::argument("path", "a file that is not there yet"));
-    }
-    let mut file = Vec::new();
-    let answer = export.write(view, &mut file).map_err(|stop| match stop {
+    let stopped = |stop| match stop {
         FileStop::Stop(stop) => to_refusal(stop),
-        FileStop::Io(error) => panic!("memory can be written: {error}"),
-    })?;
-    files.insert(path, file);
-    Ok(answer)
+        FileStop::Io(error) => panic!("memory can be read and written: {error}"),
+    };
+    match (job.work, files.get(&path)) {
+        (FileWork::Export(_), Some(_)) => Err(Refusal::argument("path", "a file that is not there yet")),
+        (FileWork::Export(export), None) => {
+            let mut file = Vec::new();
+            let answer = export.write(view, &mut file).map_err(stopped)?;
+            files.insert(path, file);
+            Ok(Ok(answer))
+        }
+        (FileWork::Check, Some(file)) => {
+            let finding = check::check(&mut &file[..], view.now).map_err(stopped)?;
+            Ok(file::answer(finding, view).expect("memory is readable"))
+        }
+        (FileWork::Check, None) => Err(Refusal::argument("path", "a file or directory that is there")),
+    }
 }
 
 fn key_of(seed: &[u8; 32], purpose: &str) -> KeyPair {

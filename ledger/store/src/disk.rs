@@ -34,7 +34,7 @@ use crate::files;
 use crate::home::{self, AGENT_KEYS, CLEAN, Home, KEYS, STORE};
 use crate::lock::Lock;
 use crate::rebuild::{UNDER_WAY, rebuild_if_interrupted};
-use crate::{STORE_VERSION, VERSION_KEY};
+use crate::{OLDEST_STORE_VERSION, STORE_VERSION, VERSION_KEY};
 
 /// How much of the store is kept in memory, in bytes, unless said otherwise.
 pub const CACHE_BYTES_DEFAULT: usize = 64 << 20;
@@ -111,7 +111,9 @@ impl DiskStore {
         let transaction = live.begin_read().map(Contained::new).map_err(at)?;
         let version = live.watch.contain(|| version(&transaction)).map_err(at)?;
         match version {
-            Some(STORE_VERSION) => live.watch.contain(|| every_table(&transaction)).map_err(at)?,
+            Some(found @ OLDEST_STORE_VERSION..=STORE_VERSION) => {
+                live.watch.contain(|| every_table(&transaction, found)).map_err(at)?;
+            }
             Some(found) if found > STORE_VERSION => {
                 return Err(OpenError::NewerVersion { path, found, known: STORE_VERSION });
             }
@@ -127,7 +129,8 @@ impl DiskStore {
             unknown: Mutex::new(false),
             _lock: lock,
         };
-        if version.is_none() {
+        // Tables that an older version lacks are made together with the number of this one, before anything reads them.
+        if version != Some(STORE_VERSION) {
             store.transact(make_tables).map_err(at)?;
         }
         store.tidy().map_err(|fault| fault.at(home, home))?;
@@ -300,13 +303,21 @@ fn version(transaction: &ReadTransaction) -> Result<Option<u32>, Fault> {
     version.map(Some).ok_or_else(|| Fault::Damaged("it states no version".to_owned()))
 }
 
-fn every_table(transaction: &ReadTransaction) -> Result<(), Fault> {
-    for table in Table::ALL.map(definition).into_iter().chain([CONTENT_TABLE]) {
+/// The version of the tables that first had this one.
+fn since(table: Table) -> u32 {
+    if table == Table::Quarantine { 2 } else { 1 }
+}
+
+/// All tables of a version are there.
+fn every_table(transaction: &ReadTransaction, version: u32) -> Result<(), Fault> {
+    let tables = Table::ALL.into_iter().filter(|table| since(*table) <= version).map(definition);
+    for table in tables.chain([CONTENT_TABLE]) {
         transaction.open_table(table)?;
     }
     Ok(())
 }
 
+/// Makes every table that is not there, and states this version.
 fn make_tables(transaction: &WriteTransaction) -> Result<(), Fault> {
     for table in Table::ALL.map(definition).into_iter().chain([CONTENT_TABLE]) {
         transaction.open_table(table)?;

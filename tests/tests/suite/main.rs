@@ -7,6 +7,7 @@ mod clock;
 mod content;
 mod crowd;
 mod documents;
+mod elsewhere;
 mod entries;
 mod events;
 mod forged;

@@ -119,7 +119,7 @@ fn nothing_reaches_the_disk_of_a_store_that_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Disk::default();
     let store = disk.open(dir.path()).unwrap();
-    for version in [&2u32.to_be_bytes()[..], &[0; 4], b"", b"long value"] {
+    for version in [&3u32.to_be_bytes()[..], &[0; 4], b"", b"long value"] {
         let mut batch = Batch::default();
         batch.rows.insert((Table::Meta, VERSION_KEY.to_vec()), Some(version.to_vec()));
         store.commit(batch).unwrap();

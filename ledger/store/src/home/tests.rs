@@ -231,7 +231,7 @@ fn a_store_of_a_newer_version_is_refused() {
             fs::write(path.join(STORE), crashed).unwrap();
         }
         let error = refused(&path);
-        assert!(matches!(error, OpenError::NewerVersion { found: 2, known: STORE_VERSION, .. }), "{error}");
+        assert!(matches!(error, OpenError::NewerVersion { found: 3, known: STORE_VERSION, .. }), "{error}");
     }
 }
 
