@@ -125,7 +125,7 @@ fn an_export_makes_a_new_file_and_is_the_owners() {
 // ------------------------------------------------------------------------------------------------ forged logs
 
 /// A log whose fact at an index is changed, and everything after it left out: what a host that would deceive sends.
-fn with_fact(log: &Log, at: usize, change: impl FnOnce(&mut Fact)) -> Log {
+pub(crate) fn with_fact(log: &Log, at: usize, change: impl FnOnce(&mut Fact)) -> Log {
     let mut forged = log.clone();
     forged.facts.truncate(at + 1);
     let mut fact = log.fact(at);
@@ -135,7 +135,7 @@ fn with_fact(log: &Log, at: usize, change: impl FnOnce(&mut Fact)) -> Log {
 }
 
 /// The same with a changed action in it, signed anew with this key.
-fn with_action(
+pub(crate) fn with_action(
     log: &Log,
     at: usize,
     key: &kwoon_keys::KeyPair,
@@ -404,7 +404,7 @@ fn with_item(file: &[u8], at: usize, item: &[u8]) -> Vec<u8> {
 }
 
 /// Logs with a record of a later version or kind, and what is said of each: its kind, its version, and why.
-fn later_logs(busy: &Busy) -> Vec<(&'static str, Vec<u8>, Value)> {
+pub(crate) fn later_logs(busy: &Busy) -> Vec<(&'static str, Vec<u8>, Value)> {
     let (log, host) = (busy.log(), busy.hall.key("host"));
     let (at, key) = (busy.posted(&log), busy.key(&busy.alice));
     let (header, _) = items_of(&log.file());
