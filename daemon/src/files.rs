@@ -79,3 +79,96 @@ fn unusable(error: &io::Error) -> Refusal {
     };
     Refusal::argument("path", expected)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<_> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    fn write_it(file: &mut dyn Write) -> Result<u32, FileStop> {
+        file.write_all(b"it")?;
+        Ok(7)
+    }
+
+    fn io_error(stopped: Result<u32, FileStop>) -> io::ErrorKind {
+        match stopped {
+            Err(FileStop::Io(error)) => error.kind(),
+            other => panic!("no error of a file: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_file_is_made_whole_and_for_its_owner_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        assert_eq!(make(&path, write_it).expect("made"), 7);
+        assert_eq!(fs::read(&path).expect("readable"), b"it");
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        assert_eq!(names(directory.path()), ["log"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_to_its_end_is_not_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let full = |file: &mut dyn Write| {
+            file.write_all(&[0; 200_000])?;
+            Err(io::Error::from(io::ErrorKind::StorageFull).into())
+        };
+        assert_eq!(io_error(make(&path, full)), io::ErrorKind::StorageFull);
+        assert_eq!(names(directory.path()), [""; 0]);
+        let refusal = unusable(&io::ErrorKind::StorageFull.into());
+        assert_eq!(refusal, Refusal::argument("path", "a file on a disk with room for it"));
+    }
+
+    #[test]
+    fn what_is_there_already_stays_whenever_it_came() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, link) = (directory.path().join("log"), directory.path().join("link"));
+        symlink("nowhere", &link).expect("a link");
+        assert_eq!(io_error(make(&link, write_it)), io::ErrorKind::AlreadyExists);
+        // Another comes while it is written.
+        let late = |file: &mut dyn Write| {
+            fs::write(&path, "another's")?;
+            write_it(file)
+        };
+        assert_eq!(io_error(make(&path, late)), io::ErrorKind::AlreadyExists);
+        assert_eq!(io_error(make(&path, write_it)), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).expect("readable"), b"another's");
+        assert_eq!(names(directory.path()), ["link", "log"]);
+    }
+
+    #[test]
+    fn a_directory_must_be_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("none/log");
+        assert_eq!(io_error(make(&path, write_it)), io::ErrorKind::NotFound);
+        fs::write(directory.path().join("none"), "a file").expect("written");
+        assert_eq!(io_error(make(&path, write_it)), io::ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn only_a_file_is_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let read_all = |path: &Path| {
+            read(path, |file| {
+                let mut bytes = Vec::new();
+                Ok(file.read_to_end(&mut bytes)?)
+            })
+        };
+        let path = directory.path().join("log");
+        fs::write(&path, "it").expect("written");
+        assert_eq!(read_all(&path).expect("read"), 2);
+        for other in [directory.path(), Path::new("/dev/zero")] {
+            assert!(matches!(read_all(other), Err(FileStop::Stop(_))), "{}", other.display());
+        }
+    }
+}

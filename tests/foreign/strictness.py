@@ -3,7 +3,7 @@
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from verify import P, is_sound_point, signature_holds
+from signatures import P, is_sound_point, signature_holds
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
 # The points of small order and the other ways to write them: y of order 1, 2, 4 and 8, and those above the prime.

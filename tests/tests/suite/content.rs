@@ -401,7 +401,7 @@ fn fields(schema: &Value, found: &mut Vec<(String, Value)>) {
 
 /// The fields of results that are strings: ids, keys and hashes of the format, times, records in hexadecimal, and words
 /// of this program. A new one is to be thought about before it is added here: what a participant wrote is none of them.
-const STRINGS: [&str; 61] = [
+const STRINGS: [&str; 64] = [
     "action",
     "actions",
     "admission",
@@ -431,6 +431,7 @@ const STRINGS: [&str; 61] = [
     "id",
     "instance",
     "judge_within",
+    "keeping",
     "key",
     "kind",
     "last_seen",
@@ -444,6 +445,8 @@ const STRINGS: [&str; 61] = [
     "peers",
     "predecessor",
     "problem",
+    "quarantined",
+    "reason",
     "received_at",
     "recipient",
     "record",

@@ -537,25 +537,28 @@ fn a_full_quarantine_says_so_and_drops_nothing() {
     assert_eq!(rows.len(), 2);
     hall.ok(&owner(), "quarantine_remove", json!({"id": rows[0]["id"]}));
     assert_eq!(hall.check(logs[2].1.clone())["keeping"], "kept");
-    // By bytes, and by the length of one.
-    limits_by_bytes(&logs[0].1, &busy);
-    let item =
-        |length: usize| [&[0x82, 0x09][..], &cbor::write(&minicbor::bytes::ByteVec::from(vec![7; length]))].concat();
-    let mut hall = Hall::seeded([9; 32], Limits::DEFAULT);
-    hall.now = busy.hall.now;
-    let file = busy.log().file();
-    let longest = QUARANTINE_RECORD_BYTES_MAX - 7;
-    assert_eq!(hall.check(with_item(&file, 1, &item(longest + 1)))["keeping"], "not_kept_too_long");
-    assert_eq!(hall.check(with_item(&file, 1, &item(longest)))["keeping"], "kept");
 }
 
-fn limits_by_bytes(file: &[u8], busy: &Busy) {
-    let mut limits = Limits::DEFAULT;
-    limits.quarantine_bytes_max = 10;
-    let mut hall = Hall::seeded([9; 32], limits);
-    hall.now = busy.hall.now;
-    assert_eq!(hall.check(file.to_vec())["keeping"], "not_kept_full");
-    assert_eq!(hall.ok(&owner(), "quarantine_list", json!({}))["result"]["records"], json!([]));
+#[test]
+fn a_record_that_is_too_long_for_the_quarantine_is_not_kept() {
+    rule!(refused, "EV.3", "L4.4");
+    let busy = Busy::new();
+    let file = busy.log().file();
+    let item = |length: usize| {
+        let part = cbor::write(&minicbor::bytes::ByteVec::from(vec![7; length]));
+        with_item(&file, 1, &[&[0x82, 0x09][..], &part].concat())
+    };
+    let keeping = |limits: Limits, file: Vec<u8>| {
+        let mut hall = Hall::seeded([9; 32], limits);
+        hall.now = busy.hall.now;
+        text(&hall.check(file)["keeping"])
+    };
+    let longest = QUARANTINE_RECORD_BYTES_MAX - 7;
+    assert_eq!(keeping(Limits::DEFAULT, item(longest + 1)), "not_kept_too_long");
+    assert_eq!(keeping(Limits::DEFAULT, item(longest)), "kept");
+    let small = Limits { quarantine_bytes_max: 10, ..Limits::DEFAULT };
+    assert_eq!(keeping(small.clone(), item(7)), "kept");
+    assert_eq!(keeping(small, item(8)), "not_kept_full");
 }
 
 #[test]
