@@ -90,6 +90,11 @@ impl<'a> Sources<'a> {
         let digits = || !raw.word().is_empty() && raw.word().bytes().all(|byte| byte.is_ascii_digit());
         match field.kind {
             Kind::Text => Ok(Value::String(raw.text())),
+            // The daemon may have been started elsewhere, so it takes no path that depends on where it is.
+            Kind::Word if field.name == "path" => match std::path::absolute(raw.word()) {
+                Ok(path) => path.to_str().map(Value::from).ok_or_else(|| wrong("UTF-8 where it is")),
+                Err(_) => Err(wrong("a path")),
+            },
             Kind::Word => Ok(Value::String(raw.word().to_owned())),
             Kind::Integer => {
                 let number: Result<i64, _> = raw.word().parse();

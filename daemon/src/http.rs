@@ -16,6 +16,7 @@ use kwoon_ledger::storage::Store;
 use kwoon_store::DiskStore;
 use kwoon_sync::answer::{Answer, internal, refusal_json};
 use kwoon_sync::argument::{self, Arguments, WaitMs};
+use kwoon_sync::check::Finding;
 use kwoon_sync::control::{take_as, take_control};
 use kwoon_sync::host::Request;
 use kwoon_sync::operations::{self, Operation};
@@ -24,6 +25,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
+use crate::files;
 use crate::writer::{Handle, wall_clock};
 
 /// A body larger than this is not even read to its end.
@@ -252,10 +254,13 @@ async fn call(
 ) -> Result<Answer, Refusal> {
     let mut arguments = argument::read(&body)?;
     drop(body);
-    if operation.is_action() {
+    let act = async |arguments, finding| {
         let mut entropy = [0; 32];
         getrandom::fill(&mut entropy).map_err(|_| internal())?;
-        return shared.writer.act(Request { caller, operation, arguments, entropy, trace_id }).await;
+        shared.writer.act(Request { caller, operation, arguments, entropy, trace_id, finding }).await
+    };
+    if operation.is_action() {
+        return act(arguments, None).await;
     }
     let wait = if operation.name == "turn" { take_wait(&mut arguments)? } else { Duration::ZERO };
     let waiting = if wait.is_zero() { None } else { shared.waits.try_acquire().ok() };
@@ -264,7 +269,10 @@ async fn call(
     let deadline = tokio::time::Instant::now() + wait;
     loop {
         commits.borrow_and_update();
-        let answer = read(shared, caller, operation, arguments.clone()).await?;
+        let answer = match read(shared, caller, operation, arguments.clone()).await? {
+            Ok(answer) => answer,
+            Err(finding) => return act(Arguments::new(), Some(finding)).await,
+        };
         let owes = answer.result["obligations"].as_array().is_none_or(|obligations| !obligations.is_empty());
         if waiting.is_none() || owes {
             return Ok(answer);
@@ -286,13 +294,14 @@ fn take_wait(arguments: &mut Arguments) -> Result<Duration, Refusal> {
     Ok(Duration::from_millis(wait.map_or(0, |wait| wait.0)))
 }
 
-/// Reads on a thread that may block, from one consistent state (V11).
+/// Reads on a thread that may block, from one consistent state (V11). The answer, or what was found in a file of which
+/// the writer is to keep something.
 async fn read(
     shared: &Arc<Shared>,
     caller: Caller,
     operation: &'static Operation,
     arguments: Arguments,
-) -> Result<Answer, Refusal> {
+) -> Result<Result<Answer, Finding>, Refusal> {
     let permit = Arc::clone(&shared.reads).acquire_owned().await.map_err(|_| Refusal::from(Code::Stopping))?;
     let shared = Arc::clone(shared);
     let reading = tokio::task::spawn_blocking(move || {
@@ -312,15 +321,23 @@ async fn read(
             caller,
             as_agent,
         };
-        operation.read(&view, arguments).map_err(|stop| match stop {
-            Stop::Refused(refusal) => refusal,
-            Stop::Unreadable(error) => unreadable(&error),
-        })
+        if operation.uses_a_file() {
+            return files::carry_out(operation.job(&view, arguments).map_err(refused)?, &view);
+        }
+        operation.read(&view, arguments).map(Ok).map_err(refused)
     });
     reading.await.unwrap_or_else(|_| {
         tracing::error!(operation = operation.name, "a read failed");
         Err(internal())
     })
+}
+
+/// What a caller is told; what it is not told is logged.
+pub(crate) fn refused(stop: Stop) -> Refusal {
+    match stop {
+        Stop::Refused(refusal) => refusal,
+        Stop::Unreadable(error) => unreadable(&error),
+    }
 }
 
 fn unreadable(error: &kwoon_ledger::storage::ReadError) -> Refusal {

@@ -4,7 +4,7 @@
 use core::fmt;
 use std::borrow::Cow;
 
-use kwoon_keys::id::{AgentId, AssignmentId, MemoryId, PublicationId, ReceiptId, RequestId, ThreadId};
+use kwoon_keys::id::{AgentId, AssignmentId, MemoryId, PublicationId, QuarantineId, ReceiptId, RequestId, ThreadId};
 use kwoon_ledger::action::{MediaType, Role};
 use kwoon_ledger::index::Short;
 use kwoon_ledger::limits::{DURATION_MAX, DURATION_MIN};
@@ -212,6 +212,8 @@ references! {
     ActionRef(RequestId), "an action id: act_ and 26 characters";
     /// A receipt.
     ReceiptRef(ReceiptId), "a receipt id: rcp_ and 26 characters";
+    /// A record in quarantine.
+    QuarantineRef(QuarantineId), "the id of a record in quarantine: qua_ and 26 characters";
 }
 
 /// An object that has a log or a working set.
@@ -450,6 +452,24 @@ schema!(
     "AgentName",
     json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$", "description": NAME})
 );
+
+/// A file of the host's machine, by an absolute path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePath(pub String);
+
+const PATH: &str = "an absolute path of at most 4096 bytes that names a file";
+
+impl<'de> Deserialize<'de> for FilePath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, PATH, |text| {
+            let last = text.rsplit('/').next().unwrap_or_default();
+            let names_a_file = text.starts_with('/') && !matches!(last, "" | "." | "..");
+            (names_a_file && text.len() <= 4096 && !text.contains('\0')).then(|| Self(text.to_owned()))
+        })
+    }
+}
+
+schema!(FilePath, "FilePath", json_schema!({"type": "string", "pattern": "^/.*[^/]$", "description": PATH}));
 
 /// A text that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use kwoon_ledger::time::{Duration, Time};
 
 use crate::answer::{Answer, internal};
 use crate::argument::Arguments;
+use crate::check::Finding;
 use crate::keyring::Keyring;
 use crate::operations::Operation;
 use crate::rate::Rates;
@@ -41,6 +42,8 @@ pub struct Request {
     pub entropy: [u8; 32],
     /// The trace that the call belongs to, 32 hex digits (W3C Trace Context).
     pub trace_id: Option<String>,
+    /// What was found in a file, of which something is to be kept ([`answer`](crate::file::answer)).
+    pub finding: Option<Finding>,
 }
 
 /// A reply, and to which of the requests.

@@ -158,8 +158,11 @@ impl<'a> Round<'a> {
     /// # Errors
     /// If it is refused, or the store cannot be read.
     pub(crate) fn answer(&mut self, request: Request) -> Result<Answer, Stop> {
-        let Request { caller, operation, mut arguments, entropy, trace_id } = request;
+        let Request { caller, operation, mut arguments, entropy, trace_id, finding } = request;
         operation.check_caller(caller, true)?;
+        if let Some(finding) = finding {
+            return operation.keep(self, finding);
+        }
         let key = take_control::<Key>(&mut arguments, "idempotency_key")?;
         take_control::<WaitMs>(&mut arguments, "wait_ms")?;
         let after = take_control_kept::<Vec<ActionRef>>(&arguments, "after")?.unwrap_or_default();

@@ -15,7 +15,9 @@ use kwoon_ledger::storage::{Order, Read, Store, Table};
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_store::MemoryStore;
 use kwoon_sync::answer::{Answer, Secret, refusal_json};
-use kwoon_sync::argument::{self, Arguments};
+use kwoon_sync::argument::{self, Arguments, FilePath};
+use kwoon_sync::check::{self, Finding};
+use kwoon_sync::file::{self, FileJob, FileStop, FileWork};
 use kwoon_sync::host::{Host, Request, to_refusal};
 use kwoon_sync::keyring::Keyring;
 use kwoon_sync::operations::{self, Operation};
@@ -65,6 +67,8 @@ pub struct Hall<S = MemoryStore> {
     /// The virtual clock.
     pub now: Time,
     calls: u64,
+    /// The files that operations made, by their paths.
+    pub files: BTreeMap<String, Vec<u8>>,
 }
 
 /// The owner, as a caller.
@@ -99,7 +103,7 @@ impl<S: Ground> Hall<S> {
     /// A host with these keys over what a store holds.
     pub fn over(store: S, seed: [u8; 32], limits: Limits) -> Self {
         let host = Self::host_over(&store, &seed, &limits);
-        Self { store, host, seed, limits, now: START, calls: 0 }
+        Self { store, host, seed, limits, now: START, calls: 0, files: BTreeMap::new() }
     }
 
     /// Lets entropy go on as after this many calls.
@@ -230,6 +234,18 @@ impl<S: Ground> Hall<S> {
             caller: caller.caller,
             as_agent,
         };
+        if operation.uses_a_file() {
+            let job = operation.job(&view, arguments).map_err(to_refusal)?;
+            let finding = match carry_out(job, &view, &mut self.files)? {
+                Ok(answer) => return Ok(answer),
+                Err(finding) => finding,
+            };
+            let request = Request { finding: Some(finding), ..self.request(caller, operation, Arguments::new()) };
+            let batch = self.host.take(&snapshot, self.now, vec![((), request)]);
+            let committed = self.store.commit(batch).is_ok();
+            let (_, reply) = self.host.committed(committed).pop().expect("one reply");
+            return reply;
+        }
         operation.read(&view, arguments).map_err(to_refusal)
     }
 
@@ -365,6 +381,20 @@ impl<S: Ground> Hall<S> {
         self.all(&owner(), "object_log", json!({"object": object, "limit": 50}), "facts")
     }
 
+    /// Exports the log of an object; the file.
+    pub fn export(&mut self, object: &str) -> Vec<u8> {
+        let path = format!("/{object}.kwoonlog");
+        self.files.remove(&path);
+        self.ok(&owner(), "object_export", json!({"object": object, "path": path}));
+        self.files[&path].clone()
+    }
+
+    /// Checks a log file; what the answer says.
+    pub fn check(&mut self, file: Vec<u8>) -> Value {
+        self.files.insert("/elsewhere.kwoonlog".to_owned(), file);
+        self.ok(&owner(), "object_check", json!({"path": "/elsewhere.kwoonlog"}))["result"].clone()
+    }
+
     /// Verifies every log and decides it again.
     pub fn verify(&mut self) {
         let verified = self.ok(&owner(), "ledger_verify", json!({}));
@@ -376,7 +406,7 @@ impl<S: Ground> Hall<S> {
 impl<S: Ground> Hall<S> {
     fn request(&self, caller: &Agent, operation: &'static Operation, arguments: Arguments) -> Request {
         let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
-        Request { caller: caller.caller, operation, arguments, entropy, trace_id: None }
+        Request { caller: caller.caller, operation, arguments, entropy, trace_id: None, finding: None }
     }
 
     /// Takes acting calls in one round, as a daemon does that they reach at the same time; the answers in their order.
@@ -410,6 +440,33 @@ pub fn effects(answer: &Value) -> Vec<String> {
 /// The text that a field of a result points to, or nothing if it may not be read.
 pub fn content<'a>(answer: &'a Value, field: &Value) -> Option<&'a str> {
     answer["content"][field.as_str().expect("a content key")]["text"].as_str()
+}
+
+/// Does with a file what an operation wants, as the daemon does.
+fn carry_out(
+    job: FileJob,
+    view: &View<'_>,
+    files: &mut BTreeMap<String, Vec<u8>>,
+) -> Result<Result<Answer, Finding>, Refusal> {
+    let FilePath(path) = job.path;
+    let stopped = |stop| match stop {
+        FileStop::Stop(stop) => to_refusal(stop),
+        FileStop::Io(error) => panic!("memory can be read and written: {error}"),
+    };
+    match (job.work, files.get(&path)) {
+        (FileWork::Export(_), Some(_)) => Err(Refusal::argument("path", "a file that is not there yet")),
+        (FileWork::Export(export), None) => {
+            let mut file = Vec::new();
+            let answer = export.write(view, &mut file).map_err(stopped)?;
+            files.insert(path, file);
+            Ok(Ok(answer))
+        }
+        (FileWork::Check, Some(file)) => {
+            let finding = check::check(&mut &file[..], view.now).map_err(stopped)?;
+            Ok(file::answer(finding, view).expect("memory is readable"))
+        }
+        (FileWork::Check, None) => Err(Refusal::argument("path", "a file or directory that is there")),
+    }
 }
 
 /// The key pair of the host (`host`) or the owner (`owner`) of a hall.

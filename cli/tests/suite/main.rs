@@ -9,4 +9,5 @@ mod documents;
 mod homes;
 mod http;
 mod lifecycle;
+mod logs;
 mod secrets;

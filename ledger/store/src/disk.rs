@@ -38,15 +38,12 @@ use crate::files;
 use crate::home::{self, AGENT_KEYS, CLEAN, Home, KEYS, STORE, tokens};
 use crate::lock::Lock;
 use crate::rebuild::{UNDER_WAY, rebuild_if_interrupted};
-use crate::{STORE_VERSION, VERSION_KEY};
+use crate::{OLDEST_STORE_VERSION, STORE_VERSION, VERSION_KEY};
 
 /// How much of the store is kept in memory, in bytes, unless said otherwise.
 pub const CACHE_BYTES_DEFAULT: usize = 64 << 20;
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
-/// The version of a store that has no journal yet.
-const WITHOUT_JOURNAL: u32 = 1;
-
 /// Why nothing is written after a commit that failed.
 const COMMIT_FAILED: &str = "an earlier commit failed and may or may not be on disk; restart kwoon";
 
@@ -134,13 +131,13 @@ impl DiskStore {
         let transaction = live.begin_read().map(Contained::new).map_err(at)?;
         let version = live.watch.contain(|| version(&transaction)).map_err(at)?;
         let recent = match version {
-            Some(STORE_VERSION) => {
-                let read = || every_table(&transaction).and_then(|()| Recent::read(&transaction));
+            Some(found @ OLDEST_STORE_VERSION..=STORE_VERSION) => {
+                let read = || {
+                    every_table(&transaction, found)?;
+                    // Version 1 had no journal.
+                    if found == 1 { Ok(Recent::none(0)) } else { Recent::read(&transaction) }
+                };
                 live.watch.contain(read).map_err(at)?
-            }
-            Some(WITHOUT_JOURNAL) => {
-                live.watch.contain(|| every_table(&transaction)).map_err(at)?;
-                Recent::none(0)
             }
             Some(found) if found > STORE_VERSION => {
                 return Err(OpenError::NewerVersion { path, found, known: STORE_VERSION });
@@ -159,6 +156,7 @@ impl DiskStore {
             unknown: Mutex::new(false),
             _lock: lock,
         };
+        // Tables that an older version lacks are made together with the number of this one, before anything reads them.
         if version != Some(STORE_VERSION) {
             store.transact(make_tables).map_err(at)?;
         }
@@ -386,13 +384,21 @@ fn version(transaction: &ReadTransaction) -> Result<Option<u32>, Fault> {
     version.map(Some).ok_or_else(|| Fault::Damaged("it states no version".to_owned()))
 }
 
-fn every_table(transaction: &ReadTransaction) -> Result<(), Fault> {
-    for table in Table::ALL.map(definition).into_iter().chain([CONTENT_TABLE]) {
+/// The version of the tables that first had this one.
+fn since(table: Table) -> u32 {
+    if table == Table::Quarantine { 2 } else { 1 }
+}
+
+/// All tables of a version are there.
+fn every_table(transaction: &ReadTransaction, version: u32) -> Result<(), Fault> {
+    let tables = Table::ALL.into_iter().filter(|table| since(*table) <= version).map(definition);
+    for table in tables.chain([CONTENT_TABLE]) {
         transaction.open_table(table)?;
     }
     Ok(())
 }
 
+/// Makes every table that is not there, and states this version.
 fn make_tables(transaction: &WriteTransaction) -> Result<(), Fault> {
     for table in Table::ALL.map(definition).into_iter().chain([CONTENT_TABLE]) {
         transaction.open_table(table)?;

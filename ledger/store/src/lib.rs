@@ -26,8 +26,11 @@ pub use home::{HOME_VERSION, Home, OpenMode};
 pub use memory::{MemorySnapshot, MemoryStore};
 pub use rebuild::{RebuildError, RebuildReport, Rebuildable, rebuild};
 
-/// The version of the tables this crate reads and writes.
+/// The version of the tables this crate writes: 1 had no journal and no table of what is in quarantine.
 pub const STORE_VERSION: u32 = 2;
+
+/// The oldest version of the tables that this crate brings up to [`STORE_VERSION`] when it opens a store.
+pub const OLDEST_STORE_VERSION: u32 = 1;
 
 /// The key in the table `Meta` under which every store holds its version, as four big-endian bytes.
 pub const VERSION_KEY: &[u8] = b"version";

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{Reads, Tends};
 use crate::answer::{Answer, Contents, shown};
 use crate::argument::Limit;
+use crate::quarantine;
 use crate::round::{Call, Round};
 use crate::view::{View, read_cursor, write_cursor};
 
@@ -52,6 +53,8 @@ pub struct StoreShown {
     texts: u64,
     /// Facts, of all objects.
     facts: u64,
+    /// Records in quarantine.
+    quarantined: u64,
 }
 
 /// How the host is doing.
@@ -147,6 +150,7 @@ impl Reads for HostStatus {
                 file_bytes: view.store.file_bytes,
                 texts: view.store.texts,
                 facts: log::next_arrival(view.read)?,
+                quarantined: quarantine::totals(view.read)?.0,
             },
             limits: view.limits.rows().collect(),
         };
