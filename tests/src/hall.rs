@@ -10,7 +10,7 @@ use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Refusal, Stop};
 use kwoon_ledger::sequencer::{Candidate, Sealed, Sequencer};
 use kwoon_ledger::state::Cells;
-use kwoon_ledger::storage::{Order, Read, Store, Table};
+use kwoon_ledger::storage::{Batch, Order, Read, Store, Table};
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_store::{MemorySnapshot, MemoryStore};
 use kwoon_sync::answer::{Answer, Secret, refusal_json};
@@ -183,21 +183,66 @@ impl Hall {
     /// The refusal.
     pub fn try_call(&mut self, caller: &Agent, operation: &str, arguments: Value) -> Result<Answer, Refusal> {
         let operation = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
-        let arguments = argument::read(arguments.to_string().as_bytes())?;
-        self.calls += 1;
-        if operation.is_action() {
-            let request = self.request(caller, operation, arguments);
-            let snapshot = self.snapshot();
-            let batch = self.host.take(&snapshot, self.now, vec![((), request)]);
-            let committed = self.store.commit(batch).is_ok();
-            let (_, reply) = self.host.committed(committed).pop().expect("one reply");
-            return reply;
-        }
+        self.try_body(caller, operation, arguments.to_string().as_bytes())
+    }
+
+    /// The same with the body as it came.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn try_body(&mut self, caller: &Agent, operation: &'static Operation, body: &[u8]) -> Result<Answer, Refusal> {
+        let arguments = argument::read(body)?;
         let snapshot = self.snapshot();
+        self.calls += 1;
+        if !operation.is_action() {
+            return self.read_over(&snapshot, caller, operation, arguments);
+        }
+        let batch = self.take_over(&snapshot, caller, operation, arguments);
+        let committed = self.store.commit(batch).is_ok();
+        self.host.committed(committed).pop().expect("one reply").1
+    }
+
+    /// One call over a state that is not the store's, as of a store that was damaged. Nothing of it is committed.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn try_over(
+        &mut self,
+        read: &dyn Read,
+        caller: &Agent,
+        operation: &'static Operation,
+        arguments: Arguments,
+    ) -> Result<Answer, Refusal> {
+        self.calls += 1;
+        if !operation.is_action() {
+            return self.read_over(read, caller, operation, arguments);
+        }
+        self.take_over(read, caller, operation, arguments);
+        self.host.committed(true).pop().expect("one reply").1
+    }
+
+    fn take_over(
+        &mut self,
+        read: &dyn Read,
+        caller: &Agent,
+        operation: &'static Operation,
+        arguments: Arguments,
+    ) -> Batch {
+        let request = self.request(caller, operation, arguments);
+        self.host.take(read, self.now, vec![((), request)])
+    }
+
+    fn read_over(
+        &self,
+        read: &dyn Read,
+        caller: &Agent,
+        operation: &'static Operation,
+        arguments: Arguments,
+    ) -> Result<Answer, Refusal> {
         let (arguments, as_agent) =
             kwoon_sync::control::take_as(operation, arguments, caller.caller, &self.host.keyring())?;
         let view = View {
-            read: &snapshot,
+            read,
             keyring: &self.host.keyring(),
             limits: &self.host.limits(),
             now: self.now,
@@ -207,6 +252,14 @@ impl Hall {
             as_agent,
         };
         operation.read(&view, arguments).map_err(to_refusal)
+    }
+
+    /// A hall in the same state, which goes its own way from here.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let store = self.store.clone();
+        let host = Self::host_over(&store, &self.seed, &self.limits);
+        Self { store, host, seed: self.seed, limits: self.limits.clone(), now: self.now, calls: self.calls }
     }
 
     /// Several calls of acting operations in one round, decided over one state; the envelopes of the answers.

@@ -1,9 +1,11 @@
-//! What the tests of kwoon stand on: a host in memory on a virtual clock, and the conformance table.
+//! What the tests of kwoon stand on: a host in memory on a virtual clock, forged logs, the targets of fuzzing, and the
+//! conformance table.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 pub mod conformance;
 pub mod forge;
+pub mod fuzz;
 pub mod hall;
 
 pub use hall::{Agent, Hall, content, effects, merge, owner, text};

@@ -21,7 +21,7 @@ struct State {
     content: Arc<BTreeMap<Digest, (Salt, Bytes)>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Shared {
     state: Arc<State>,
     keys: BTreeMap<AgentId, InstanceKeys>,
@@ -65,6 +65,13 @@ impl MemoryStore {
     fn shared(&self) -> MutexGuard<'_, Shared> {
         // Nothing in here panics half way through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A clone holds the same, and what is then written to either is not in the other.
+impl Clone for MemoryStore {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.shared().clone()))
     }
 }
 

@@ -13,6 +13,7 @@ mod forged;
 mod forged_chain;
 mod forged_identity;
 mod forged_memory;
+mod fuzzed;
 mod identity;
 mod invariants;
 mod ledger_rebuild;
