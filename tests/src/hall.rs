@@ -8,9 +8,10 @@ use kwoon_keys::{Digest, KeyPair};
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Refusal, Stop};
+use kwoon_ledger::replica;
 use kwoon_ledger::sequencer::{Candidate, Sealed, Sequencer};
 use kwoon_ledger::state::Cells;
-use kwoon_ledger::storage::{Batch, Order, Read, Store, Table};
+use kwoon_ledger::storage::{Batch, Order, Overlay, Read, Row, Store, Table};
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_store::{MemorySnapshot, MemoryStore};
 use kwoon_sync::answer::{Answer, Secret, refusal_json};
@@ -20,6 +21,9 @@ use kwoon_sync::keyring::Keyring;
 use kwoon_sync::operations::{self, Operation};
 use kwoon_sync::view::{Caller, StoreFigures, View};
 use serde_json::{Value, json};
+
+/// The first byte of the keys of receipts in the derived table.
+const RECEIPTS: u8 = 0x04;
 
 /// When a hall's clock begins: 2026-11-30T12:00:00Z.
 pub const START: Time = Time(1_796_040_000_000);
@@ -158,8 +162,7 @@ impl Hall {
         let snapshot = self.snapshot();
         let mut rows = BTreeMap::new();
         for table in Table::ALL {
-            let all = snapshot.range(table, &[], &[0xff; 80], Order::Rising, usize::MAX).expect("readable");
-            rows.extend(all.into_iter().map(|(key, value)| ((table, key), value)));
+            rows.extend(all_rows(&snapshot, table).into_iter().map(|(key, value)| ((table, key), value)));
         }
         rows.remove(&(Table::Meta, b"last_time".to_vec()));
         rows
@@ -258,7 +261,8 @@ impl Hall {
     #[must_use]
     pub fn fork(&self) -> Self {
         let store = self.store.clone();
-        let host = Self::host_over(&store, &self.seed, &self.limits);
+        let keyring = Keyring::clone(&self.host.keyring());
+        let host = Host::new(keyring, self.limits.clone(), &self.snapshot()).expect("memory is readable");
         Self { store, host, seed: self.seed, limits: self.limits.clone(), now: self.now, calls: self.calls }
     }
 
@@ -394,6 +398,36 @@ impl Hall {
         self.all(&owner(), "object_log", json!({"object": object, "limit": 50}), "facts")
     }
 
+    /// Whether nothing is in the store that was not there before but the recorded time.
+    pub fn unchanged_since(&self, before: &MemorySnapshot) -> bool {
+        let now = self.snapshot();
+        let meta = |state: &MemorySnapshot| {
+            let mut rows = all_rows(state, Table::Meta);
+            rows.retain(|(key, _)| key != b"last_time");
+            rows
+        };
+        let same = |table| table == Table::Meta || now.same_table(before, table);
+        Table::ALL.into_iter().all(same) && meta(&now) == meta(before) && now.same_content(before)
+    }
+
+    /// Folds the facts that came since a state over that state, as a replica would that has it: they fold, and the derived
+    /// table is then the one of this hall, but for the receipts of outcomes that are no facts.
+    pub fn folds_since(&self, before: &MemorySnapshot) {
+        let now = self.snapshot();
+        let mut replica = Overlay::new(before);
+        let first = log::next_arrival(before).expect("readable");
+        for (_, number, index) in log::arrivals(&now, first, usize::MAX).expect("readable") {
+            let fact = log::fact_bytes(&now, number, index).expect("a fact");
+            replica::fold(&mut replica, number, &fact).expect("a replica folds what was sealed");
+        }
+        let derived = |read: &dyn Read| {
+            let mut rows = all_rows(read, Table::Derived);
+            rows.retain(|(key, _)| key.first() != Some(&RECEIPTS));
+            rows
+        };
+        assert!(derived(&replica) == derived(&now), "a replica derives what the host derived");
+    }
+
     /// Verifies every log and decides it again.
     pub fn verify(&mut self) {
         let verified = self.ok(&owner(), "ledger_verify", json!({}));
@@ -439,6 +473,10 @@ pub fn effects(answer: &Value) -> Vec<String> {
 /// The text that a field of a result points to, or nothing if it may not be read.
 pub fn content<'a>(answer: &'a Value, field: &Value) -> Option<&'a str> {
     answer["content"][field.as_str().expect("a content key")]["text"].as_str()
+}
+
+fn all_rows(read: &dyn Read, table: Table) -> Vec<Row> {
+    read.range(table, &[], &[0xff; 80], Order::Rising, usize::MAX).expect("readable")
 }
 
 fn key_of(seed: &[u8; 32], purpose: &str) -> KeyPair {

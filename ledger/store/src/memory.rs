@@ -75,6 +75,22 @@ impl Clone for MemoryStore {
     }
 }
 
+impl MemorySnapshot {
+    /// Whether a table holds the same in two states. Where nothing was written in between, this looks at no row.
+    pub fn same_table(&self, other: &Self, table: Table) -> bool {
+        match (self.0.tables.get(&table), other.0.tables.get(&table)) {
+            (Some(one), Some(two)) => Arc::ptr_eq(one, two) || one == two,
+            (Some(rows), None) | (None, Some(rows)) => rows.is_empty(),
+            (None, None) => true,
+        }
+    }
+
+    /// The same for content.
+    pub fn same_content(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0.content, &other.0.content) || self.0.content == other.0.content
+    }
+}
+
 impl Default for MemoryStore {
     fn default() -> Self {
         Self::new()

@@ -3,7 +3,6 @@
 //! The first byte of an input says whether the connection comes over TCP and in what pieces, the rest is what the client
 //! sends before it ends its side. The token of [`TOKEN`] is alice's.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +12,7 @@ use kwoon_keys::files::write_private;
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::Code;
-use kwoon_ledger::storage::{Order, Read, Store, Table};
+use kwoon_ledger::storage::{Order, Read, Row, Store, Table};
 use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, OpenMode};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -94,12 +93,10 @@ impl Daemon {
     }
 
     /// Every row of the store but the recorded time.
-    fn rows(&self) -> BTreeMap<(Table, Vec<u8>), Vec<u8>> {
+    fn rows(&self) -> Vec<Row> {
         let snapshot = self.store.snapshot().expect("readable");
         let all = |table| snapshot.range(table, &[], &[0xff; 80], Order::Rising, usize::MAX).expect("readable");
-        let rows = Table::ALL.into_iter().flat_map(|table| all(table).into_iter().map(move |row| (table, row)));
-        let rows = rows.filter(|(_, (key, _))| key != b"last_time");
-        rows.map(|(table, (key, value))| ((table, key), value)).collect()
+        Table::ALL.into_iter().flat_map(all).filter(|(key, _)| key != b"last_time").collect()
     }
 
     /// What comes back on a connection on which this is sent, in pieces of so many bytes.
