@@ -326,14 +326,15 @@ fn of_store() -> Vec<Vec<u8>> {
     for (at, calls) in CALLS.iter().enumerate() {
         for (operation, caller, arguments) in calls.iter().filter(|(operation, ..)| *operation != "+") {
             let call = lines(&[(operation, *caller, arguments)]);
-            // A row of the derived table, of another table, and the call alone.
+            // A row of the derived table, of another table, a number in one, and texts that are no UTF-8.
             let row = u8::try_from(at * 3 % 251).expect("a byte");
-            seeds.push([&[0, 1, derived, row, 0, 4, 0x05, 1, 0, 0xff], &call[..]].concat());
-            seeds.push([&[2, 1, row % derived, row, 0, 4, 0x05, 2, 0, 0x01], &call[..]].concat());
+            seeds.push([&[0, 1, derived, row, 0, 7, 0x05, 1, 0, 0xff], &call[..]].concat());
+            seeds.push([&[2, 1, row % derived, row, 0, 7, 0x05, 2, 0, 0x01], &call[..]].concat());
+            seeds.push([&[0, 1, derived, row, 0, 4, row, 9], &call[..]].concat());
             seeds.push([&[0x21, 0, 0xff, 0xfe], &call[..]].concat());
         }
     }
     seeds.push(vec![4, 0]);
-    seeds.extend((0..40).map(|row| vec![4, 1, row % derived, row, 0, 4, 0x05, 9, 0, 0x01]));
+    seeds.extend((0..40).map(|row| vec![4, 1, row % derived, row, 0, 7, 0x05, 9, 0, 0x01]));
     seeds
 }

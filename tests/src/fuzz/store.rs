@@ -2,18 +2,21 @@
 //!
 //! An input edits rows of a sound store, then makes a call as in [`super::act`] over the result.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use arbitrary::Unstructured;
-use kwoon_keys::{Digest, Salt};
+use kwoon_keys::{Digest, Salt, cbor};
 use kwoon_ledger::rebuild::Rebuild;
 use kwoon_ledger::storage::{Order, Overlay, Read, ReadError, Row, Table};
 use kwoon_ledger::time::Duration;
 use kwoon_sync::argument;
+use minicbor::Decoder;
+use minicbor::data::Type;
 
 use super::act::call_in;
 use super::fold::edit_bytes;
-use super::world::{World, shown};
+use super::world::{NUMBERS, World, shown};
 
 /// Rows that one input edits at most.
 const EDITS_MAX: usize = 8;
@@ -71,17 +74,63 @@ fn edit(input: &mut Unstructured<'_>, overlay: &mut Overlay<'_>) -> arbitrary::R
     let Some((key, value)) = rows.get(usize::from(row) % rows.len().max(1)) else { return Ok(()) };
     let (mut key, mut value) = (key.clone(), overlay.get(*table, key).ok().flatten().unwrap_or(value.clone()));
     match kind % 8 {
-        0 => overlay.remove(*table, key.clone()),
+        0 => {
+            overlay.remove(*table, key);
+            return Ok(());
+        }
         1 => edit_bytes(input, Some(&mut key))?,
         2 => {
             let other = &rows[usize::from(input.arbitrary::<u16>()?) % rows.len()];
             value.clone_from(&other.1);
         }
         3 => value = input.bytes(usize::from(kind >> 3).min(input.len()))?.to_vec(),
+        4 => edit_number(input, &mut value)?,
+        5 => edit_end(input, &mut value)?,
+        6 => edit_end(input, &mut key)?,
         _ => edit_bytes(input, Some(&mut value))?,
     }
-    if kind % 8 != 0 {
-        overlay.put(*table, key, value);
+    overlay.put(*table, key, value);
+    Ok(())
+}
+
+/// Puts another number in the place of one in a record.
+fn edit_number(input: &mut Unstructured<'_>, value: &mut Vec<u8>) -> arbitrary::Result<()> {
+    let places = numbers(value);
+    let place = usize::from(input.arbitrary::<u8>()?) % places.len().max(1);
+    let number = *input.choose(&NUMBERS)?;
+    if let Some(place) = places.get(place) {
+        value.splice(place.clone(), cbor::write(&number));
+    }
+    Ok(())
+}
+
+/// Where numbers stand in a record, keys and the numbers of variants among them.
+fn numbers(bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut decoder = Decoder::new(bytes);
+    let mut places = Vec::new();
+    while let Ok(kind) = decoder.datatype() {
+        let start = decoder.position();
+        let passed = match kind {
+            Type::Array => decoder.array().map(drop),
+            Type::Map => decoder.map().map(drop),
+            Type::U8 | Type::U16 | Type::U32 | Type::U64 => decoder.u64().map(drop),
+            _ => decoder.skip(),
+        };
+        if passed.is_err() {
+            break;
+        }
+        if matches!(kind, Type::U8 | Type::U16 | Type::U32 | Type::U64) {
+            places.push(start..decoder.position());
+        }
+    }
+    places
+}
+
+/// Puts another number in the place of the one with which a key, or a value that is no record, ends.
+fn edit_end(input: &mut Unstructured<'_>, bytes: &mut [u8]) -> arbitrary::Result<()> {
+    let number = *input.choose(&NUMBERS)?;
+    if let Some(end) = bytes.last_chunk_mut() {
+        *end = number.to_be_bytes();
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ pub struct World {
 }
 
 /// Numbers at which something could overflow.
-const NUMBERS: [u64; 10] =
+pub const NUMBERS: [u64; 10] =
     [0, 1, 2, 20, u32::MAX as u64, u32::MAX as u64 + 1, i64::MAX as u64, i64::MAX as u64 + 1, u64::MAX - 1, u64::MAX];
 
 /// The lists whose cursors hold a place in a list of an agent's.
