@@ -65,21 +65,28 @@ struct ConfigFile {
 /// Reads the limits of `config.toml` in the home; the defaults if there is none.
 ///
 /// # Errors
-/// If the file cannot be read, is not TOML, or names a limit that does not exist or lies above its maximum.
+/// If the file cannot be read, or as [`limits_of`].
 pub fn limits(home: &Path) -> Result<Limits, ConfigError> {
     let path = home.join("config.toml");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => limits_of(&text).map_err(|problem| ConfigError::Wrong { path, problem }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Limits::DEFAULT),
+        Err(source) => Err(ConfigError::Unreadable { path, source }),
+    }
+}
+
+/// The limits that the text of a `config.toml` sets.
+///
+/// # Errors
+/// What is wrong, and what would be right: if it is not TOML, or names a limit that does not exist or lies above its
+/// maximum.
+pub fn limits_of(text: &str) -> Result<Limits, String> {
     let mut limits = Limits::DEFAULT;
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(limits),
-        Err(source) => return Err(ConfigError::Unreadable { path, source }),
-    };
-    let wrong = |problem| ConfigError::Wrong { path: path.clone(), problem };
-    let file: ConfigFile = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let file: ConfigFile = toml::from_str(text).map_err(|error| error.to_string())?;
     for (name, value) in file.limits {
         limits.set(&name, value).map_err(|maximum| match maximum {
-            Some(maximum) => wrong(format!("limits.{name} must be at most {maximum}")),
-            None => wrong(format!("there is no limit {name}; host_status lists them")),
+            Some(maximum) => format!("limits.{name} must be at most {maximum}"),
+            None => format!("there is no limit {name}; host_status lists them"),
         })?;
     }
     Ok(limits)

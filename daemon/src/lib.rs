@@ -8,9 +8,11 @@ mod files;
 mod http;
 mod openapi;
 mod serve;
+mod service;
 mod tokens;
 mod writer;
 
-pub use config::{ConfigError, Options};
+pub use config::{ConfigError, Options, limits_of};
 pub use openapi::{arguments_schema, document as openapi};
 pub use serve::{ServeError, serve};
+pub use service::Service;

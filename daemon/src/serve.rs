@@ -4,31 +4,25 @@ use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::serve::{Listener, ListenerExt};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use kwoon_keys::Digest;
 use kwoon_ledger::storage::{Store, WriteError};
 use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, OpenError, OpenMode};
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 
 use crate::config::{self, ChoiceError, Choices, ConfigError, Options};
-use crate::http::{self, Shared};
-use crate::writer::{StartError, Writer};
+use crate::service::{Service, connection};
+use crate::writer::StartError;
 
 /// Connections that are served at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 1024;
-/// How long a client may take for the head of a request.
-const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long requests under way may take when the daemon stops.
 const STOP_TIME: Duration = Duration::from_secs(10);
 /// Longer paths do not fit the address of a Unix socket everywhere.
@@ -131,24 +125,21 @@ async fn run(
     let mut choices = Choices::of(options, &store.snapshot().map_err(StartError::Read)?)?;
     let tcp = listen(&mut choices).await?;
     let address = tcp.local_addr()?;
-    let (writer, handle) = Writer::new(Arc::clone(home), Arc::clone(store), limits)?;
+    let mut service = Service::new(home, store, limits, address)?;
     store.commit(choices.batch())?;
     let (unix, socket) = listen_unix(home.path())?;
-    let host = handle.published().keyring.host.public();
-    let writing = std::thread::Builder::new().name("writer".to_owned()).spawn(move || writer.run())?;
+    let host = service.host();
+    service.write()?;
 
-    let (stop, stopping) = watch::channel(false);
-    let shared = Arc::new(Shared::new(handle.clone(), Arc::clone(store), address, stopping.clone()));
     // Each way in has its own, so that the command line gets through whatever goes on over TCP.
     let connections = [Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(CONNECTIONS_MAX))];
     let tcp = tcp.tap_io(|stream| {
         // Answers are small and wait for nothing; an address without this option serves as well.
         let _ = stream.set_nodelay(true);
     });
-    let (guarded, open) = (http::router(Arc::clone(&shared), true), http::router(Arc::clone(&shared), false));
     let accepting = [
-        tokio::spawn(accept(tcp, guarded, Arc::clone(&connections[0]), stopping.clone())),
-        tokio::spawn(accept(unix, open, Arc::clone(&connections[1]), stopping)),
+        tokio::spawn(accept(tcp, service.router(true), Arc::clone(&connections[0]), service.stopping())),
+        tokio::spawn(accept(unix, service.router(false), Arc::clone(&connections[1]), service.stopping())),
     ];
     let run_file = home.path().join("run.json");
     let info = json!({
@@ -167,7 +158,7 @@ async fn run(
         _ = interrupt.recv() => {}
     }
     tracing::info!("stopping");
-    let _ = stop.send(true);
+    service.announce_stop();
     for task in accepting {
         let _ = task.await;
     }
@@ -183,12 +174,9 @@ async fn run(
     }
     let _ = std::fs::remove_file(&socket);
     let _ = std::fs::remove_file(&run_file);
-    tokio::task::spawn_blocking(move || {
-        handle.stop();
-        let _ = writing.join();
-    })
-    .await
-    .map_err(|error| ServeError::System(io::Error::other(error.to_string())))?;
+    tokio::task::spawn_blocking(move || service.stop())
+        .await
+        .map_err(|error| ServeError::System(io::Error::other(error.to_string())))?;
     Ok(())
 }
 
@@ -264,34 +252,13 @@ async fn accept<L: Listener>(
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
         tokio::select! {
             (stream, _) = listener.accept() => {
-                tokio::spawn(connection(stream, router.clone(), stopping.clone(), permit));
+                let served = connection(stream, router.clone(), stopping.clone());
+                tokio::spawn(async move {
+                    served.await;
+                    drop(permit);
+                });
             }
             _ = stopping.changed() => return,
         }
     }
-}
-
-async fn connection<S>(
-    stream: S,
-    router: Router,
-    mut stopping: watch::Receiver<bool>,
-    permit: tokio::sync::OwnedSemaphorePermit,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let served = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
-        .half_close(true)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut served = pin!(served);
-    tokio::select! {
-        // What a client does wrong on its connection is its own affair.
-        _ = served.as_mut() => {}
-        _ = stopping.changed() => {
-            served.as_mut().graceful_shutdown();
-            let _ = served.await;
-        }
-    }
-    drop(permit);
 }

@@ -168,12 +168,11 @@ fn write_key(layer: &dyn FileLayer, path: &Path, kind: &str, payload: &[u8]) -> 
     write_private(layer, path, &text)
 }
 
-fn read_key(path: &Path, kind: &'static str) -> Result<Zeroizing<Vec<u8>>, FileError> {
-    let bytes = read_private(path)?;
-    let not_a_key = || FileError::NotAKey { path: path.to_owned(), kind };
-    let body = bytes.strip_prefix(header(kind).as_bytes()).ok_or_else(not_a_key)?;
+/// The payload of a key file of this kind.
+fn payload(bytes: &[u8], kind: &str) -> Option<Zeroizing<Vec<u8>>> {
+    let body = bytes.strip_prefix(header(kind).as_bytes())?;
     let body = body.strip_suffix(b"\n").unwrap_or(body);
-    base32().decode(body).map(Zeroizing::new).map_err(|_| not_a_key())
+    base32().decode(body).map(Zeroizing::new).ok()
 }
 
 /// Writes the key of an owner or a host (`kind`).
@@ -189,9 +188,13 @@ pub fn write_pair(layer: &dyn FileLayer, path: &Path, kind: &'static str, pair: 
 /// # Errors
 /// See [`FileError`].
 pub fn read_pair(path: &Path, kind: &'static str) -> Result<KeyPair, FileError> {
-    let seed = read_key(path, kind)?;
-    let seed: &[u8; 32] = seed.as_slice().try_into().map_err(|_| FileError::NotAKey { path: path.to_owned(), kind })?;
-    Ok(KeyPair::from_seed(seed))
+    pair_of(&read_private(path)?, kind).ok_or_else(|| FileError::NotAKey { path: path.to_owned(), kind })
+}
+
+/// The key of an owner or a host (`kind`) from the content of its file; nothing if it is another's.
+pub fn pair_of(bytes: &[u8], kind: &str) -> Option<KeyPair> {
+    let seed = payload(bytes, kind)?;
+    Some(KeyPair::from_seed(seed.as_slice().try_into().ok()?))
 }
 
 /// Writes the keys of an agent's instance.
@@ -213,22 +216,25 @@ pub fn write_instance(layer: &dyn FileLayer, path: &Path, keys: &InstanceKeys) -
 /// # Errors
 /// See [`FileError`].
 pub fn read_instance(path: &Path) -> Result<InstanceKeys, FileError> {
-    let bytes = read_key(path, "instance")?;
     let not_a_key = || FileError::NotAKey { path: path.to_owned(), kind: "instance" };
-    let file: InstanceFile = cbor::read_strict(&bytes).map_err(|_| not_a_key())?;
+    instance_of(&read_private(path)?).ok_or_else(not_a_key)
+}
+
+/// The keys of an agent's instance from the content of their file; nothing if it is another's.
+pub fn instance_of(bytes: &[u8]) -> Option<InstanceKeys> {
+    let payload = payload(bytes, "instance")?;
+    let file: InstanceFile = cbor::read_strict(&payload).ok()?;
     let mut secrets = Vec::new();
     for secret in &file.secrets {
-        secrets.push(RequestSecret::new(secret.as_slice().try_into().map_err(|_| not_a_key())?));
+        secrets.push(RequestSecret::new(secret.as_slice().try_into().ok()?));
     }
-    if secrets.is_empty() {
-        return Err(not_a_key());
-    }
-    Ok(InstanceKeys {
+    let keys = InstanceKeys {
         agent: file.agent,
         signing: KeyPair::from_seed(&file.signing),
         opening: SealedBoxKey::from_seed(*file.opening),
         secrets,
-    })
+    };
+    (!keys.secrets.is_empty()).then_some(keys)
 }
 
 #[cfg(test)]

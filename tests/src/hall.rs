@@ -9,11 +9,12 @@ use kwoon_keys::{Digest, KeyPair};
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Refusal, Stop};
+use kwoon_ledger::replica;
 use kwoon_ledger::sequencer::{Candidate, Sealed, Sequencer};
 use kwoon_ledger::state::Cells;
-use kwoon_ledger::storage::{Order, Read, Store, Table};
+use kwoon_ledger::storage::{Batch, Order, Overlay, Read, Row, Store, Table};
 use kwoon_ledger::time::{Duration, Time};
-use kwoon_store::MemoryStore;
+use kwoon_store::{MemorySnapshot, MemoryStore};
 use kwoon_sync::answer::{Answer, Secret, refusal_json};
 use kwoon_sync::argument::{self, Arguments, FilePath};
 use kwoon_sync::check::{self, Finding};
@@ -23,6 +24,9 @@ use kwoon_sync::keyring::Keyring;
 use kwoon_sync::operations::{self, Operation};
 use kwoon_sync::view::{Caller, StoreFigures, View};
 use serde_json::{Value, json};
+
+/// The first byte of the keys of receipts in the derived table.
+const RECEIPTS: u8 = 0x04;
 
 /// When a hall's clock begins: 2026-11-30T12:00:00Z.
 pub const START: Time = Time(1_796_040_000_000);
@@ -186,8 +190,7 @@ impl<S: Ground> Hall<S> {
         let snapshot = self.snapshot();
         let mut rows = BTreeMap::new();
         for table in Table::ALL {
-            let all = snapshot.range(table, &[], &[0xff; 80], Order::Rising, usize::MAX).expect("readable");
-            rows.extend(all.into_iter().map(|(key, value)| ((table, key), value)));
+            rows.extend(all_rows(&snapshot, table).into_iter().map(|(key, value)| ((table, key), value)));
         }
         rows.remove(&(Table::Meta, b"last_time".to_vec()));
         rows
@@ -211,21 +214,66 @@ impl<S: Ground> Hall<S> {
     /// The refusal.
     pub fn try_call(&mut self, caller: &Agent, operation: &str, arguments: Value) -> Result<Answer, Refusal> {
         let operation = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
-        let arguments = argument::read(arguments.to_string().as_bytes())?;
-        self.calls += 1;
-        if operation.is_action() {
-            let request = self.request(caller, operation, arguments);
-            let snapshot = self.snapshot();
-            let batch = self.host.take(&snapshot, self.now, vec![((), request)]);
-            let committed = self.store.commit(batch).is_ok();
-            let (_, reply) = self.host.committed(committed).pop().expect("one reply");
-            return reply;
-        }
+        self.try_body(caller, operation, arguments.to_string().as_bytes())
+    }
+
+    /// The same with the body as it came.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn try_body(&mut self, caller: &Agent, operation: &'static Operation, body: &[u8]) -> Result<Answer, Refusal> {
+        let arguments = argument::read(body)?;
         let snapshot = self.snapshot();
+        self.calls += 1;
+        if !operation.is_action() {
+            return self.read_over(&snapshot, caller, operation, arguments);
+        }
+        let batch = self.take_over(&snapshot, caller, operation, arguments);
+        let committed = self.store.commit(batch).is_ok();
+        self.host.committed(committed).pop().expect("one reply").1
+    }
+
+    /// One call over a state that is not the store's, as of a store that was damaged. Nothing of it is committed.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn try_over(
+        &mut self,
+        read: &dyn Read,
+        caller: &Agent,
+        operation: &'static Operation,
+        arguments: Arguments,
+    ) -> Result<Answer, Refusal> {
+        self.calls += 1;
+        if !operation.is_action() {
+            return self.read_over(read, caller, operation, arguments);
+        }
+        self.take_over(read, caller, operation, arguments);
+        self.host.committed(true).pop().expect("one reply").1
+    }
+
+    fn take_over(
+        &mut self,
+        read: &dyn Read,
+        caller: &Agent,
+        operation: &'static Operation,
+        arguments: Arguments,
+    ) -> Batch {
+        let request = self.request(caller, operation, arguments);
+        self.host.take(read, self.now, vec![((), request)])
+    }
+
+    fn read_over(
+        &mut self,
+        read: &dyn Read,
+        caller: &Agent,
+        operation: &'static Operation,
+        arguments: Arguments,
+    ) -> Result<Answer, Refusal> {
         let (arguments, as_agent) =
             kwoon_sync::control::take_as(operation, arguments, caller.caller, &self.host.keyring())?;
         let view = View {
-            read: &snapshot,
+            read,
             keyring: &self.host.keyring(),
             limits: &self.host.limits(),
             now: self.now,
@@ -241,10 +289,9 @@ impl<S: Ground> Hall<S> {
                 Err(finding) => finding,
             };
             let request = Request { finding: Some(finding), ..self.request(caller, operation, Arguments::new()) };
-            let batch = self.host.take(&snapshot, self.now, vec![((), request)]);
+            let batch = self.host.take(read, self.now, vec![((), request)]);
             let committed = self.store.commit(batch).is_ok();
-            let (_, reply) = self.host.committed(committed).pop().expect("one reply");
-            return reply;
+            return self.host.committed(committed).pop().expect("one reply").1;
         }
         operation.read(&view, arguments).map_err(to_refusal)
     }
@@ -440,6 +487,53 @@ pub fn effects(answer: &Value) -> Vec<String> {
 /// The text that a field of a result points to, or nothing if it may not be read.
 pub fn content<'a>(answer: &'a Value, field: &Value) -> Option<&'a str> {
     answer["content"][field.as_str().expect("a content key")]["text"].as_str()
+}
+
+/// States of a store in memory.
+impl Hall {
+    /// A hall in the same state, which goes its own way from here.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let store = self.store.clone();
+        let keyring = Keyring::clone(&self.host.keyring());
+        let host = Host::new(keyring, self.limits.clone(), &self.snapshot()).expect("memory is readable");
+        let (limits, files) = (self.limits.clone(), self.files.clone());
+        Self { store, host, seed: self.seed, limits, now: self.now, calls: self.calls, files }
+    }
+
+    /// Whether nothing is in the store that was not there before but the recorded time.
+    pub fn unchanged_since(&self, before: &MemorySnapshot) -> bool {
+        let now = self.snapshot();
+        let meta = |state: &MemorySnapshot| {
+            let mut rows = all_rows(state, Table::Meta);
+            rows.retain(|(key, _)| key != b"last_time");
+            rows
+        };
+        let same = |table| table == Table::Meta || now.same_table(before, table);
+        Table::ALL.into_iter().all(same) && meta(&now) == meta(before) && now.same_content(before)
+    }
+
+    /// Folds the facts that came since a state over that state, as a replica would that has it: they fold, and the derived
+    /// table is then the one of this hall, but for the receipts of outcomes that are no facts.
+    pub fn folds_since(&self, before: &MemorySnapshot) {
+        let now = self.snapshot();
+        let mut replica = Overlay::new(before);
+        let first = log::next_arrival(before).expect("readable");
+        for (_, number, index) in log::arrivals(&now, first, usize::MAX).expect("readable") {
+            let fact = log::fact_bytes(&now, number, index).expect("a fact");
+            replica::fold(&mut replica, number, &fact).expect("a replica folds what was sealed");
+        }
+        let derived = |read: &dyn Read| {
+            let mut rows = all_rows(read, Table::Derived);
+            rows.retain(|(key, _)| key.first() != Some(&RECEIPTS));
+            rows
+        };
+        assert!(derived(&replica) == derived(&now), "a replica derives what the host derived");
+    }
+}
+
+fn all_rows(read: &dyn Read, table: Table) -> Vec<Row> {
+    read.range(table, &[], &[0xff; 80], Order::Rising, usize::MAX).expect("readable")
 }
 
 /// Does with a file what an operation wants, as the daemon does.

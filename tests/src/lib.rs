@@ -1,10 +1,11 @@
-//! What the tests of kwoon stand on: a host in memory on a virtual clock, a disk that crashes, and the
-//! conformance table.
+//! What the tests of kwoon stand on: a host in memory on a virtual clock, a disk that crashes, forged logs, the targets of
+//! fuzzing, and the conformance table.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 pub mod conformance;
 pub mod forge;
+pub mod fuzz;
 pub mod hall;
 pub mod medium;
 pub mod recorder;

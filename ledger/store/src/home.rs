@@ -33,6 +33,8 @@ use crate::error::OpenError;
 use crate::files;
 use crate::lock::Lock;
 
+pub use tokens::read_token;
+
 /// The version of the layout of a home that this crate reads and writes.
 pub const HOME_VERSION: u32 = 1;
 

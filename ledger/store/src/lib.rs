@@ -22,7 +22,7 @@ pub use content::INLINE_BYTES_MAX;
 pub use disk::{CACHE_BYTES_DEFAULT, DiskStore, Snapshot, StoreStats};
 pub use error::{OpenError, TokenError};
 pub use fault::DISK_FULL;
-pub use home::{HOME_VERSION, Home, OpenMode};
+pub use home::{HOME_VERSION, Home, OpenMode, read_token};
 pub use memory::{MemorySnapshot, MemoryStore};
 pub use rebuild::{RebuildError, RebuildReport, Rebuildable, rebuild};
 

@@ -21,7 +21,7 @@ struct State {
     content: Arc<BTreeMap<Digest, (Salt, Bytes)>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Shared {
     state: Arc<State>,
     keys: BTreeMap<AgentId, InstanceKeys>,
@@ -65,6 +65,29 @@ impl MemoryStore {
     fn shared(&self) -> MutexGuard<'_, Shared> {
         // Nothing in here panics half way through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A clone holds the same, and what is then written to either is not in the other.
+impl Clone for MemoryStore {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.shared().clone()))
+    }
+}
+
+impl MemorySnapshot {
+    /// Whether a table holds the same in two states. Where nothing was written in between, this looks at no row.
+    pub fn same_table(&self, other: &Self, table: Table) -> bool {
+        match (self.0.tables.get(&table), other.0.tables.get(&table)) {
+            (Some(one), Some(two)) => Arc::ptr_eq(one, two) || one == two,
+            (Some(rows), None) | (None, Some(rows)) => rows.is_empty(),
+            (None, None) => true,
+        }
+    }
+
+    /// The same for content.
+    pub fn same_content(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0.content, &other.0.content) || self.0.content == other.0.content
     }
 }
 

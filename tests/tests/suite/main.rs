@@ -16,6 +16,7 @@ mod forged;
 mod forged_chain;
 mod forged_identity;
 mod forged_memory;
+mod fuzzed;
 mod golden;
 mod identity;
 mod invariants;

@@ -86,7 +86,7 @@ fn is_token_name(name: &str) -> bool {
 }
 
 /// A token from the content of its file: the prefix and 32 bytes in base32, with or without one newline after it.
-fn read_token(bytes: &[u8]) -> Option<Zeroizing<String>> {
+pub fn read_token(bytes: &[u8]) -> Option<Zeroizing<String>> {
     let text = std::str::from_utf8(bytes.strip_suffix(b"\n").unwrap_or(bytes)).ok()?;
     let random = Zeroizing::new(base32().decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?);
     (random.len() == 32).then(|| Zeroizing::new(text.to_owned()))
