@@ -100,9 +100,10 @@ async fn check_host(State(shared): State<Arc<Shared>>, request: HttpRequest<Body
 /// Whether a request is addressed to this daemon: to its address, or to localhost at its port.
 fn names_daemon(headers: &HeaderMap, authority: Option<&str>, address: SocketAddr) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
-    let host = match (hosts.next(), hosts.next(), authority) {
-        (Some(host), None, _) => host.to_str().ok(),
-        (None, None, authority) => authority,
+    // A request line can name a host of its own; then both must be right.
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().ok(),
+        (None, None) => authority,
         _ => None,
     };
     let Some(host) = host else { return false };
@@ -111,7 +112,10 @@ fn names_daemon(headers: &HeaderMap, authority: Option<&str>, address: SocketAdd
         [address.to_string(), format!("127.0.0.1:{port}"), format!("localhost:{port}"), format!("[::1]:{port}")];
     // Clients leave the port out where it is the one of the scheme.
     let bare = if port == 80 { &["127.0.0.1", "localhost", "[::1]"][..] } else { &[] };
-    allowed.iter().map(String::as_str).chain(bare.iter().copied()).any(|name| host.eq_ignore_ascii_case(name))
+    let ours = |host: &str| {
+        allowed.iter().map(String::as_str).chain(bare.iter().copied()).any(|name| host.eq_ignore_ascii_case(name))
+    };
+    ours(host) && authority.is_none_or(ours)
 }
 
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
@@ -173,8 +177,11 @@ async fn operation(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>
     }
 }
 
+/// The token of a request. Of several none counts: which one was meant is not for this side to guess.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let value = value.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
@@ -361,5 +368,10 @@ mod tests {
         assert!(!with(&["evil.example:4321"]));
         assert!(!with(&["127.0.0.1:4321.evil.example"]));
         assert!(!with(&["127.0.0.1:4321", "evil.example"]));
+        let mut headers = HeaderMap::new();
+        headers.append(header::HOST, HeaderValue::from_static("127.0.0.1:4321"));
+        assert!(names_daemon(&headers, Some("localhost:4321"), address));
+        assert!(!names_daemon(&headers, Some("evil.example"), address));
+        assert!(names_daemon(&HeaderMap::new(), Some("localhost:4321"), address));
     }
 }

@@ -15,6 +15,7 @@ use hyper_util::service::TowerToHyperService;
 use kwoon_keys::Digest;
 use kwoon_ledger::storage::{Store, WriteError};
 use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, OpenError, OpenMode};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -25,8 +26,10 @@ use crate::config::{self, ChoiceError, Choices, ConfigError, Options};
 use crate::http::{self, Shared};
 use crate::writer::{StartError, Writer};
 
-/// Connections that are served at once; more wait to be accepted.
+/// Connections of each way in that are served at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 1024;
+/// Open files that are kept for the store, its content and the daemon itself, whatever connections there are.
+const FILES_RESERVED: u64 = 192;
 /// How long a client may take for the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long requests under way may take when the daemon stops.
@@ -140,7 +143,8 @@ async fn run(
     let (stop, stopping) = watch::channel(false);
     let shared = Arc::new(Shared::new(handle.clone(), Arc::clone(store), address, stopping.clone()));
     // Each way in has its own, so that the command line gets through whatever goes on over TCP.
-    let connections = [Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(CONNECTIONS_MAX))];
+    let most = connections_max(files_max());
+    let connections = [Arc::new(Semaphore::new(most)), Arc::new(Semaphore::new(most))];
     let tcp = tcp.tap_io(|stream| {
         // Answers are small and wait for nothing; an address without this option serves as well.
         let _ = stream.set_nodelay(true);
@@ -172,7 +176,7 @@ async fn run(
         let _ = task.await;
     }
     // Every connection holds a permit; when all are back, all are done.
-    let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
+    let all = u32::try_from(most).unwrap_or(u32::MAX);
     let done = async {
         for connections in &connections {
             let _ = connections.acquire_many(all).await;
@@ -190,6 +194,21 @@ async fn run(
     .await
     .map_err(|error| ServeError::System(io::Error::other(error.to_string())))?;
     Ok(())
+}
+
+/// How many files this process may open: as many as the system lets it have, once it asks.
+fn files_max() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let limit = if setrlimit(Resource::Nofile, raised).is_ok() { raised } else { limit };
+    limit.current.unwrap_or(u64::MAX)
+}
+
+/// Connections of each way in, where this many files may be open: a connection is one, and if they took all, the store
+/// could not write the next text, which ends all sealing.
+fn connections_max(files: u64) -> usize {
+    let each = usize::try_from(files.saturating_sub(FILES_RESERVED) / 2).unwrap_or(usize::MAX);
+    each.clamp(1, CONNECTIONS_MAX)
 }
 
 /// Listens at the chosen address. A port that was picked is used again; another is picked only if it is taken. A port
@@ -294,4 +313,18 @@ async fn connection<S>(
         }
     }
     drop(permit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_for_the_store() {
+        assert_eq!(connections_max(u64::MAX), 1024);
+        assert_eq!(connections_max(2 * 1024 + FILES_RESERVED), 1024);
+        assert_eq!(connections_max(1024), 416);
+        assert_eq!(connections_max(64), 1);
+        assert!(files_max() > FILES_RESERVED);
+    }
 }
