@@ -18,7 +18,7 @@ use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, OpenError, OpenMode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 
@@ -28,6 +28,8 @@ use crate::writer::{StartError, Writer};
 
 /// Connections of each way in that are served at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 1024;
+/// Connections that may wait to be accepted. The system's own choice is small: clients beyond it try again after seconds.
+const BACKLOG: u32 = 1024;
 /// Open files that are kept for the store, its content and the daemon itself, whatever connections there are.
 const FILES_RESERVED: u64 = 192;
 /// How long a client may take for the head of a request.
@@ -132,7 +134,7 @@ async fn run(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut choices = Choices::of(options, &store.snapshot().map_err(StartError::Read)?)?;
-    let tcp = listen(&mut choices).await?;
+    let tcp = listen(&mut choices)?;
     let address = tcp.local_addr()?;
     let (writer, handle) = Writer::new(Arc::clone(home), Arc::clone(store), limits)?;
     store.commit(choices.batch())?;
@@ -162,8 +164,7 @@ async fn run(
         "bind": choices.bind,
         "socket": socket,
     });
-    kwoon_keys::files::write_private(&run_file, format!("{info}\n").as_bytes())
-        .map_err(|error| ServeError::System(io::Error::other(error.to_string())))?;
+    kwoon_keys::files::write_private(&run_file, format!("{info}\n").as_bytes()).map_err(OpenError::from)?;
     tracing::info!(%address, %host, "serving");
 
     tokio::select! {
@@ -213,17 +214,25 @@ fn connections_max(files: u64) -> usize {
 
 /// Listens at the chosen address. A port that was picked is used again; another is picked only if it is taken. A port
 /// that was asked for and is taken is an error.
-async fn listen(choices: &mut Choices) -> Result<TcpListener, ServeError> {
-    let listener = match TcpListener::bind(choices.listen).await {
+fn listen(choices: &mut Choices) -> Result<TcpListener, ServeError> {
+    let listener = match bind(choices.listen) {
         Ok(listener) => listener,
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && !choices.listen_asked => {
             let any = SocketAddr::new(choices.listen.ip(), 0);
-            TcpListener::bind(any).await.map_err(|source| ServeError::Listen { address: any, source })?
+            bind(any).map_err(|source| ServeError::Listen { address: any, source })?
         }
         Err(source) => return Err(ServeError::Listen { address: choices.listen, source }),
     };
     choices.listen = listener.local_addr()?;
     Ok(listener)
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // The port of the daemon before is still in the system's memory.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// The Unix socket: in the home, or under a shorter path if that would be too long.
@@ -236,8 +245,11 @@ fn listen_unix(home: &Path) -> Result<(UnixListener, PathBuf), ServeError> {
         Ok(_) => return Err(file_error(io::Error::other("is in the way of the socket; move it elsewhere"))),
         Err(_) => {}
     }
-    let listener = UnixListener::bind(&path).map_err(file_error)?;
+    let socket = UnixSocket::new_stream()?;
+    socket.bind(&path).map_err(file_error)?;
+    // Before anybody can connect.
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(file_error)?;
+    let listener = socket.listen(BACKLOG).map_err(file_error)?;
     Ok((listener, path))
 }
 
