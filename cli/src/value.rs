@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use clap::ArgMatches;
+use kwoon_sync::argument;
 use kwoon_sync::operations::{Operation, Who};
 use serde_json::{Map, Value};
 
@@ -144,7 +145,8 @@ fn is_file(given: &str) -> bool {
 }
 
 fn json(flag: &str, raw: &Raw) -> Result<Value, Failure> {
-    serde_json::from_str(raw.word()).map_err(|error| {
+    // As strictly as the daemon reads, which never sees what was written twice here.
+    argument::read_json(raw.word().as_bytes()).map_err(|error| {
         Failure::Usage(format!("--{flag} takes JSON, and this is none: {error}; give JSON, or @FILE with JSON in it"))
     })
 }

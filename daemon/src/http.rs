@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -32,6 +32,8 @@ use crate::writer::{Handle, wall_clock};
 const DRAINED_MAX: u64 = 256 << 20;
 /// How long a body may take in all.
 const BODY_TIME: Duration = Duration::from_secs(60);
+/// How long a body still comes that nobody waits for.
+const LINGER_TIME: Duration = Duration::from_secs(10);
 /// Reads that run at once.
 const READS_MAX: usize = 64;
 
@@ -95,16 +97,17 @@ async fn check_host(State(shared): State<Arc<Shared>>, request: HttpRequest<Body
     if names_daemon(request.headers(), request.uri().authority().map(|authority| authority.as_str()), shared.address) {
         next.run(request).await
     } else {
-        error(&Code::ForbiddenHost.into())
+        answered_early(error(&Code::ForbiddenHost.into()), request.into_body())
     }
 }
 
 /// Whether a request is addressed to this daemon: to its address, or to localhost at its port.
 fn names_daemon(headers: &HeaderMap, authority: Option<&str>, address: SocketAddr) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
-    let host = match (hosts.next(), hosts.next(), authority) {
-        (Some(host), None, _) => host.to_str().ok(),
-        (None, None, authority) => authority,
+    // A request line can name a host of its own; then both must be right.
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().ok(),
+        (None, None) => authority,
         _ => None,
     };
     let Some(host) = host else { return false };
@@ -113,7 +116,10 @@ fn names_daemon(headers: &HeaderMap, authority: Option<&str>, address: SocketAdd
         [address.to_string(), format!("127.0.0.1:{port}"), format!("localhost:{port}"), format!("[::1]:{port}")];
     // Clients leave the port out where it is the one of the scheme.
     let bare = if port == 80 { &["127.0.0.1", "localhost", "[::1]"][..] } else { &[] };
-    allowed.iter().map(String::as_str).chain(bare.iter().copied()).any(|name| host.eq_ignore_ascii_case(name))
+    let ours = |host: &str| {
+        allowed.iter().map(String::as_str).chain(bare.iter().copied()).any(|name| host.eq_ignore_ascii_case(name))
+    };
+    ours(host) && authority.is_none_or(ours)
 }
 
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
@@ -151,14 +157,14 @@ fn error(refusal: &Refusal) -> Response {
 
 async fn operation(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>) -> Response {
     let started = Instant::now();
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
     let name = parts.uri.path().strip_prefix("/v1/").unwrap_or_default().to_owned();
     let caller = bearer(&parts.headers).and_then(|token| shared.writer.caller(token));
     // Nobody waits for the body of a request that has no token.
-    let Some(caller) = caller else { return closing(error(&Code::Unauthenticated.into())) };
+    let Some(caller) = caller else { return answered_early(error(&Code::Unauthenticated.into()), body) };
     let limit = shared.writer.published().limits.request_bytes_max;
-    let answer = match read_body(&parts.headers, body, limit).await {
-        Err(problem) => return problem.response(limit),
+    let answer = match read_body(&parts.headers, &mut body, limit).await {
+        Err(problem) => return problem.response(limit, body),
         Ok(body) => match operations::find(&name) {
             Some(operation) if parts.method == Method::POST => {
                 call(&shared, caller, operation, body, trace_id(&parts.headers)).await
@@ -175,8 +181,11 @@ async fn operation(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>
     }
 }
 
+/// The token of a request. Of several none counts: which one was meant is not for this side to guess.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let value = value.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
@@ -191,7 +200,7 @@ fn trace_id(headers: &HeaderMap) -> Option<String> {
 
 /// Reads a body up to the limit. A larger one is read to its end and dropped, so that its sender gets the answer; beyond
 /// 256 MiB the connection is given up.
-async fn read_body(headers: &HeaderMap, mut body: Body, limit: u64) -> Result<Vec<u8>, BodyError> {
+async fn read_body(headers: &HeaderMap, body: &mut Body, limit: u64) -> Result<Vec<u8>, BodyError> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|bytes| bytes > DRAINED_MAX) {
         return Err(BodyError::Endless);
@@ -229,14 +238,31 @@ enum BodyError {
 }
 
 impl BodyError {
-    fn response(self, limit: u64) -> Response {
+    fn response(self, limit: u64, rest: Body) -> Response {
         match self {
             Self::TooLarge => error(&Refusal::too_large("body", limit)),
-            Self::Endless => closing(error(&Refusal::too_large("body", limit))),
+            Self::Endless => answered_early(error(&Refusal::too_large("body", limit)), rest),
             Self::Broken => closing(error(&Refusal::argument("body", "a whole body"))),
             Self::Slow => closing(error(&Refusal::argument("body", "sent within 60 s"))),
         }
     }
+}
+
+/// An answer to a request whose body has not come yet. What comes of it is dropped for a while: a connection that is
+/// closed over bytes nobody read is reset, and the answer can be lost with it (RFC 9112, 9.6).
+fn answered_early(response: Response, mut body: Body) -> Response {
+    if !body.is_end_stream() {
+        tokio::spawn(timeout(LINGER_TIME, async move {
+            let mut total = 0;
+            while let Some(Ok(frame)) = body.frame().await {
+                total += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if total > DRAINED_MAX {
+                    return;
+                }
+            }
+        }));
+    }
+    closing(response)
 }
 
 fn closing(mut response: Response) -> Response {
@@ -378,5 +404,10 @@ mod tests {
         assert!(!with(&["evil.example:4321"]));
         assert!(!with(&["127.0.0.1:4321.evil.example"]));
         assert!(!with(&["127.0.0.1:4321", "evil.example"]));
+        let mut headers = HeaderMap::new();
+        headers.append(header::HOST, HeaderValue::from_static("127.0.0.1:4321"));
+        assert!(names_daemon(&headers, Some("localhost:4321"), address));
+        assert!(!names_daemon(&headers, Some("evil.example"), address));
+        assert!(names_daemon(&HeaderMap::new(), Some("localhost:4321"), address));
     }
 }

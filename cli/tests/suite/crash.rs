@@ -58,20 +58,10 @@ fn what_was_acknowledged_survives_kill_9_under_load() {
             assert_eq!(daemon.ok(&token, "memory_create", arguments)["receipt"], *receipt, "{key}");
         }
     }
-    let verified = daemon.ok(&daemon.token("owner"), "ledger_verify", json!({}));
-    assert_eq!(verified["result"]["sound"], true, "{verified:#}");
+    daemon.assert_sound();
     // What was acknowledged is there, and what is there more is one of the last requests of each worker and round, whose
     // answer was lost on the way.
-    let mut memories = 0;
-    let mut arguments = json!({"limit": 50});
-    loop {
-        let page = daemon.ok(&token, "memory_list", arguments.clone());
-        memories += page["result"]["memories"].as_array().unwrap().len();
-        match page.get("cursor") {
-            Some(cursor) => arguments["cursor"] = cursor.clone(),
-            None => break,
-        }
-    }
+    let memories = daemon.walk(&token, "memory_list", json!({}), "memories").len();
     assert!((all.len()..=all.len() + 24).contains(&memories), "{} acknowledged, {memories} there", all.len());
 }
 
