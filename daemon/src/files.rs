@@ -2,12 +2,15 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use kwoon_ledger::refusal::Refusal;
-use kwoon_sync::answer::{Answer, internal};
+use kwoon_store::{BackupError, BackupReport, DiskStore, Snapshot};
+use kwoon_sync::answer::{Answer, Contents, internal};
 use kwoon_sync::check::{self, Finding};
 use kwoon_sync::file::{self, FileJob, FileStop, FileWork};
+use kwoon_sync::operations::owner::BackupShown;
 use kwoon_sync::view::View;
 
 use crate::http::refused;
@@ -16,9 +19,14 @@ use crate::http::refused;
 ///
 /// # Errors
 /// The refusal, as the caller gets it.
-pub(crate) fn carry_out(job: FileJob, view: &View<'_>) -> Result<Result<Answer, Finding>, Refusal> {
+pub(crate) fn carry_out(
+    job: FileJob,
+    view: &View<'_>,
+    (store, snapshot): (&DiskStore, &Snapshot),
+) -> Result<Result<Answer, Finding>, Refusal> {
     let path = Path::new(&job.path.0);
     let done = match job.work {
+        FileWork::Backup => back_up(path, view, store, snapshot).map(Ok),
         FileWork::Export(export) => make(path, |file| export.write(view, file)).map(Ok),
         FileWork::Check => read(path, |file| Ok(file::answer(check::check(file, view.now)?, view)?)),
     };
@@ -36,17 +44,54 @@ fn read<T>(path: &Path, read: impl FnOnce(&mut dyn Read) -> Result<T, FileStop>)
     read(&mut BufReader::with_capacity(1 << 16, File::open(path)?))
 }
 
-/// Makes a file of mode 0600. It is whole and on disk when this returns, or not there.
-fn make<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T, FileStop>) -> Result<T, FileStop> {
+/// Makes a copy of the home in a new directory.
+fn back_up(path: &Path, view: &View<'_>, store: &DiskStore, snapshot: &Snapshot) -> Result<Answer, FileStop> {
+    let report = make_directory(path, |directory| match store.back_up(snapshot, directory) {
+        Ok(report) => Ok(report),
+        Err(BackupError::Io(error)) => Err(error.into()),
+        Err(BackupError::Read(error)) => Err(error.into()),
+        Err(error) => Err(io::Error::other(error).into()),
+    })?;
+    let BackupReport { facts, contents, contents_unreadable } = report;
+    if contents_unreadable > 0 {
+        tracing::warn!(contents_unreadable, "some contents are damaged or missing, and so not in the backup");
+    }
+    let shown = BackupShown { facts, contents, contents_unreadable };
+    Ok(Answer::new(&shown, Contents::new(view.read))?)
+}
+
+/// The directory in which something of this path is to be made. Seen early that the path is free, so that nothing is
+/// written in vain.
+fn place_for(path: &Path) -> Result<&Path, FileStop> {
     let directory = path.parent().unwrap_or(Path::new("/"));
-    let name = path.file_name().unwrap_or_default();
     if !fs::metadata(directory)?.is_dir() {
         return Err(io::Error::from(io::ErrorKind::NotADirectory).into());
     }
-    // Seen early, so that nothing is written in vain; the renaming looks again.
     if fs::symlink_metadata(path).is_ok() {
         return Err(io::Error::from(io::ErrorKind::AlreadyExists).into());
     }
+    Ok(directory)
+}
+
+/// Makes a directory of mode 0700. It is whole and on disk when this returns, or not there.
+fn make_directory<T>(path: &Path, fill: impl FnOnce(&Path) -> Result<T, FileStop>) -> Result<T, FileStop> {
+    let above = place_for(path)?;
+    let name = path.file_name().unwrap_or_default();
+    let closed = fs::Permissions::from_mode(0o700);
+    let temporary = tempfile::Builder::new().prefix(name).suffix(".new").permissions(closed).tempdir_in(above)?;
+    let made = fill(temporary.path())?;
+    // Over a directory that came meanwhile this fails, unless that is empty.
+    fs::rename(temporary.path(), path)?;
+    let _ = temporary.keep();
+    File::open(above).and_then(|directory| directory.sync_all())?;
+    Ok(made)
+}
+
+/// Makes a file of mode 0600. It is whole and on disk when this returns, or not there.
+fn make<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T, FileStop>) -> Result<T, FileStop> {
+    // The renaming looks again.
+    let directory = place_for(path)?;
+    let name = path.file_name().unwrap_or_default();
     let temporary = tempfile::Builder::new().prefix(name).suffix(".new").tempfile_in(directory)?;
     let mut file = BufWriter::with_capacity(1 << 16, temporary);
     let made = write(&mut file)?;
@@ -82,7 +127,7 @@ fn unusable(error: &io::Error) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -127,6 +172,24 @@ mod tests {
         assert_eq!(names(directory.path()), [""; 0]);
         let refusal = unusable(&io::ErrorKind::StorageFull.into());
         assert_eq!(refusal, Refusal::argument("path", "a file on a disk with room for it"));
+    }
+
+    #[test]
+    fn a_directory_is_made_whole_and_for_its_owner_alone() {
+        let above = tempfile::tempdir().expect("a directory");
+        let path = above.path().join("copy");
+        let broken = |directory: &Path| {
+            fs::write(directory.join("part"), "x")?;
+            Err(io::Error::from(io::ErrorKind::StorageFull).into())
+        };
+        assert_eq!(io_error(make_directory(&path, broken)), io::ErrorKind::StorageFull);
+        assert_eq!(names(above.path()), [""; 0]);
+        let whole = |directory: &Path| Ok(fs::write(directory.join("part"), "x").map(|()| 7)?);
+        assert_eq!(make_directory(&path, whole).expect("made"), 7);
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o700);
+        assert_eq!(names(&path), ["part"]);
+        assert_eq!(io_error(make_directory(&path, whole)), io::ErrorKind::AlreadyExists);
+        assert_eq!(names(above.path()), ["copy"]);
     }
 
     #[test]

@@ -348,7 +348,8 @@ async fn read(
             as_agent,
         };
         if operation.uses_a_file() {
-            return files::carry_out(operation.job(&view, arguments).map_err(refused)?, &view);
+            let job = operation.job(&view, arguments).map_err(refused)?;
+            return files::carry_out(job, &view, (&shared.store, &snapshot));
         }
         operation.read(&view, arguments).map(Ok).map_err(refused)
     });

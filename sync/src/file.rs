@@ -27,6 +27,9 @@ pub struct FileJob {
 pub enum FileWork {
     /// To make it, of what [`LogExport::write`] writes. It must not be there yet.
     Export(LogExport),
+    /// To make a directory of it, of all that cannot be made anew of the home, and to answer with
+    /// [`BackupShown`](crate::operations::owner::BackupShown).
+    Backup,
     /// To check what is in it with [`check`](crate::check::check), and to answer with [`answer`].
     Check,
 }

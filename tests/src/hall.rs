@@ -28,6 +28,12 @@ use serde_json::{Value, json};
 /// The first byte of the keys of receipts in the derived table.
 const RECEIPTS: u8 = 0x04;
 
+/// What a host notes of itself with whatever it commits: the time, and where it is.
+pub const NOTED: [&[u8]; 2] = [b"last_time", b"home_mark"];
+
+/// Where a hall's store lies, until it is copied.
+const HERE: Digest = Digest([1; 32]);
+
 /// When a hall's clock begins: 2026-11-30T12:00:00Z.
 pub const START: Time = Time(1_796_040_000_000);
 
@@ -68,6 +74,7 @@ pub struct Hall<S = MemoryStore> {
     host: Host<()>,
     seed: [u8; 32],
     limits: Limits,
+    mark: Digest,
     /// The virtual clock.
     pub now: Time,
     calls: u64,
@@ -106,8 +113,8 @@ impl Hall {
 impl<S: Ground> Hall<S> {
     /// A host with these keys over what a store holds.
     pub fn over(store: S, seed: [u8; 32], limits: Limits) -> Self {
-        let host = Self::host_over(&store, &seed, &limits);
-        Self { store, host, seed, limits, now: START, calls: 0, files: BTreeMap::new() }
+        let host = Self::host_over(&store, &seed, &limits, HERE);
+        Self { store, host, seed, limits, mark: HERE, now: START, calls: 0, files: BTreeMap::new() }
     }
 
     /// Lets entropy go on as after this many calls.
@@ -115,15 +122,21 @@ impl<S: Ground> Hall<S> {
         self.calls = calls;
     }
 
-    fn host_over(store: &S, seed: &[u8; 32], limits: &Limits) -> Host<()> {
+    fn host_over(store: &S, seed: &[u8; 32], limits: &Limits, mark: Digest) -> Host<()> {
         let keyring = Keyring::new(key_of(seed, "host"), key_of(seed, "owner"), store.keys());
         let snapshot = store.snapshot().expect("the store is readable");
-        Host::new(keyring, limits.clone(), &snapshot).expect("memory is readable")
+        Host::new(keyring, limits.clone(), mark, &snapshot).expect("memory is readable")
     }
 
     /// Forgets everything but the store, as a daemon that was killed.
     pub fn restart(&mut self) {
-        self.host = Self::host_over(&self.store, &self.seed, &self.limits);
+        self.host = Self::host_over(&self.store, &self.seed, &self.limits, self.mark);
+    }
+
+    /// Starts it anew over a copy of the store, as of a backup that was restored or a home that was copied.
+    pub fn copied(&mut self) {
+        self.mark = Digest::of("kwoon test copy", &[self.mark.as_bytes()]);
+        self.restart();
     }
 
     /// A consistent state of the store.
@@ -154,7 +167,7 @@ impl<S: Ground> Hall<S> {
     pub fn recorded(&self) -> Option<Time> {
         let stored = self.snapshot().get(Table::Meta, b"last_time").expect("readable");
         let stored = stored.map(|bytes| Time(u64::from_be_bytes(bytes.try_into().expect("eight bytes"))));
-        assert_eq!(stored, self.host.last_time(), "the host knows what it recorded");
+        assert_eq!(stored, self.host.guard().last_time, "the host knows what it recorded");
         stored
     }
 
@@ -192,7 +205,9 @@ impl<S: Ground> Hall<S> {
         for table in Table::ALL {
             rows.extend(all_rows(&snapshot, table).into_iter().map(|(key, value)| ((table, key), value)));
         }
-        rows.remove(&(Table::Meta, b"last_time".to_vec()));
+        for noted in NOTED {
+            rows.remove(&(Table::Meta, noted.to_vec()));
+        }
         rows
     }
 
@@ -277,7 +292,7 @@ impl<S: Ground> Hall<S> {
             keyring: &self.host.keyring(),
             limits: &self.host.limits(),
             now: self.now,
-            sealing: self.host.sealing(self.now),
+            sealing: self.host.guard().sealing(self.now),
             store: StoreFigures::default(),
             caller: caller.caller,
             as_agent,
@@ -496,9 +511,10 @@ impl Hall {
     pub fn fork(&self) -> Self {
         let store = self.store.clone();
         let keyring = Keyring::clone(&self.host.keyring());
-        let host = Host::new(keyring, self.limits.clone(), &self.snapshot()).expect("memory is readable");
+        let host = Host::new(keyring, self.limits.clone(), self.mark, &self.snapshot()).expect("memory is readable");
         let (limits, files) = (self.limits.clone(), self.files.clone());
-        Self { store, host, seed: self.seed, limits, now: self.now, calls: self.calls, files }
+        let (now, calls) = (self.now, self.calls);
+        Self { store, host, seed: self.seed, limits, mark: self.mark, now, calls, files }
     }
 
     /// Whether nothing is in the store that was not there before but the recorded time.
@@ -506,7 +522,7 @@ impl Hall {
         let now = self.snapshot();
         let meta = |state: &MemorySnapshot| {
             let mut rows = all_rows(state, Table::Meta);
-            rows.retain(|(key, _)| key != b"last_time");
+            rows.retain(|(key, _)| !NOTED.contains(&key.as_slice()));
             rows
         };
         let same = |table| table == Table::Meta || now.same_table(before, table);
@@ -555,6 +571,7 @@ fn carry_out(
             files.insert(path, file);
             Ok(Ok(answer))
         }
+        (FileWork::Backup, _) => Err(Refusal::argument("path", "a directory on a disk")),
         (FileWork::Check, Some(file)) => {
             let finding = check::check(&mut &file[..], view.now).map_err(stopped)?;
             Ok(file::answer(finding, view).expect("memory is readable"))

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod arguments;
+mod backup;
 mod crash;
 mod daemon;
 mod documents;

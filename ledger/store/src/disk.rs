@@ -196,6 +196,16 @@ impl DiskStore {
         Ok(())
     }
 
+    /// Ends a store that was just made and holds nothing yet.
+    pub(crate) fn end(self) -> Result<(), OpenError> {
+        let (home, path) = (self.home.clone(), self.home.join(STORE));
+        self.live.close().map_err(|fault| fault.at(&home, &path))
+    }
+
+    pub(crate) fn home_path(&self) -> &Path {
+        &self.home
+    }
+
     /// Writes what lies in the journal into the tables.
     fn settle(&self) -> Result<(), WriteError> {
         if self.recent().is_empty() {
@@ -364,14 +374,13 @@ enum Empty {
 }
 
 /// Makes the store of a home that is being made.
-pub(crate) fn make_store(home: &Path, layer: Arc<dyn FileLayer>) -> Result<(), OpenError> {
+pub(crate) fn make_store(home: &Path, layer: Arc<dyn FileLayer>) -> Result<DiskStore, OpenError> {
     let path = home.join(STORE);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
     let file = file.map_err(|error| OpenError::io(&path, error))?;
     let backend = FileBackend::new(file).map_err(|error| Fault::from(error).at(home, &path))?;
     let location = Location { home, layer, lock: None };
-    let store = DiskStore::open_in(location, Box::new(backend), CACHE_BYTES_DEFAULT, Empty::IsNew)?;
-    store.live.close().map_err(|fault| fault.at(home, &path))
+    DiskStore::open_in(location, Box::new(backend), CACHE_BYTES_DEFAULT, Empty::IsNew)
 }
 
 /// The version a store states, nothing if nothing was ever committed to it.
@@ -462,6 +471,17 @@ impl Snapshot {
         }
     }
 
+    /// The hashes of the contents that are held, from a key on, at most `limit`.
+    pub(crate) fn content_hashes(&self, from: &[u8], limit: usize) -> Result<Vec<Digest>, ReadError> {
+        let rows = self.rows(CONTENT_SLOT, (from, &[0xff; 33]), Order::Rising, limit)?;
+        let hash = |(key, _): Row| key.try_into().map(Digest).map_err(|_| ReadError::damaged("the key of a content"));
+        rows.into_iter().map(hash).collect()
+    }
+
+    fn rows(&self, slot: usize, range: (&[u8], &[u8]), order: Order, limit: usize) -> Result<Vec<Row>, Fault> {
+        self.watch.contain(|| self.recent.range(slot, self.parts.table(slot)?, range, order, limit))
+    }
+
     fn count(&self, slot: usize) -> Result<u64, Fault> {
         self.watch.contain(|| {
             let table = self.parts.table(slot)?;
@@ -487,12 +507,7 @@ impl Read for Snapshot {
         if from >= to {
             return Ok(Vec::new());
         }
-        let slot = slot(table);
-        let rows = self.watch.contain(|| {
-            let table = self.parts.table(slot)?;
-            self.recent.range(slot, table, (from, to), order, limit)
-        });
-        Ok(rows?)
+        Ok(self.rows(slot(table), (from, to), order, limit)?)
     }
 
     fn content(&self, hash: &Digest) -> Result<Option<(Salt, Vec<u8>)>, ReadError> {

@@ -7,6 +7,7 @@
 //! a dropped derived table held it asks of the ledger, see [`rebuild()`].
 //! It never talks to the network and reads no clock.
 
+mod backup;
 mod content;
 mod disk;
 mod error;
@@ -18,6 +19,7 @@ mod lock;
 mod memory;
 mod rebuild;
 
+pub use backup::{BackupError, BackupReport};
 pub use content::INLINE_BYTES_MAX;
 pub use disk::{CACHE_BYTES_DEFAULT, DiskStore, Snapshot, StoreStats};
 pub use error::{OpenError, TokenError};

@@ -515,6 +515,16 @@ pub static ALL: &[Operation] = &[
         "clock_confirm",
         "Confirms that this machine's clock is right after it jumped; sealing goes on.",
     ),
+    Operation::tends::<owner::HomeConfirm>(
+        "home_confirm",
+        "Confirms that this home, which was copied or restored from a backup, is the one to go on with: no other copy of it \
+         seals any more, and what was sealed elsewhere since is given up. Sealing goes on.",
+    ),
+    Operation::uses_file::<owner::Backup>(
+        "backup",
+        "Makes a copy of this home in a new directory while the daemon runs: keys and tokens too, so keep it as safe as \
+         the home. To restore it, copy the directory to where a home should be, and start kwoon there.",
+    ),
     Operation::reads::<ledger::LedgerVerify>(
         "ledger_verify",
         Who::Owner,

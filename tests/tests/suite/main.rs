@@ -23,6 +23,7 @@ mod invariants;
 mod ledger_rebuild;
 mod memory;
 mod replay;
+mod restored;
 mod story;
 mod threads;
 mod turn;
