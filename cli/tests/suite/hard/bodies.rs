@@ -143,3 +143,35 @@ fn the_command_line_takes_long_texts_from_files_and_input_and_says_what_became_o
     assert!(text.contains("unauthenticated"), "{text}");
     watch.assert_unchanged("a token that is none");
 }
+
+#[test]
+fn the_same_hard_input_over_and_over_leaves_nothing_behind() {
+    let daemon = Daemon::fresh();
+    let (_, alice) = daemon.agent("alice");
+    let watch = Watch::over(&daemon);
+    let long = format!(r#"{{"text": "{}"}}"#, "x".repeat(9 * MEBI));
+    let whole = format!(r#"{{"text": "{}"}}"#, "x".repeat(7 * MEBI));
+    let values = format!(r#"{{"text": [{}0]}}"#, "0,".repeat(4_000_000));
+    let deep = format!(r#"{{"text": {}"#, "[".repeat(1_000_000));
+    let round = || {
+        for (body, code) in [
+            (&long, "content_too_large"),
+            (&whole, "content_too_large"),
+            (&values, "invalid_argument"),
+            (&deep, "invalid_argument"),
+        ] {
+            let parts = [last_request(&daemon, &alice, "memory_create", body.as_bytes())];
+            assert_eq!(only(send(&daemon, parts)).code(), code);
+        }
+        let cut = last_request(&daemon, &alice, "memory_create", whole.as_bytes());
+        assert_eq!(only(super::wire::send_and_end(&daemon, [&cut[..5 * MEBI]])).code(), "invalid_argument");
+    };
+    // What the first rounds make for good is made; a body that is kept by each of the others would be seen.
+    (0..3).for_each(|_| round());
+    let before = watch.memory_kib();
+    (0..10).for_each(|_| round());
+    if let (Some(before), Some(after)) = (before, watch.memory_kib()) {
+        assert!(after < before + (32 << 10), "from {before} KiB to {after}");
+    }
+    watch.assert_unchanged("over and over");
+}

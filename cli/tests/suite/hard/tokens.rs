@@ -37,7 +37,7 @@ fn a_header_that_is_not_one_whole_token_is_no_token() {
         format!("Authorization: Bearer {front}%0d%0a{back}\r\n"),
         format!("Authorization: Bearer {}\r\n", alice.to_uppercase()),
         format!("Authorization: Bearer {long}\r\n"),
-        format!("Authorization: Bearer \u{ff4b}\r\n"),
+        "Authorization: Bearer \u{ff4b}\r\n".to_owned(),
         // Two headers are none, be they of two agents or of one.
         format!("Authorization: Bearer {alice}\r\nAuthorization: Bearer {bob}\r\n"),
         format!("Authorization: Bearer {alice}\r\nAuthorization: Bearer {alice}\r\n"),

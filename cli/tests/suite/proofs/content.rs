@@ -141,7 +141,8 @@ fn what_participants_wrote_is_content_wherever_it_is_shown() {
     assert_blocks(&daemon, &thread, &memory, &works[0]);
 }
 
-/// On the command line, as text, every line that a participant wrote begins with the bar of its block.
+/// On the command line, as text, every line that a participant wrote begins with the bar of its block, which may be
+/// indented.
 fn assert_blocks(daemon: &Daemon, thread: &Value, memory: &Value, work: &Value) {
     let [thread, memory, work] = [thread, memory, work].map(|id| id.as_str().unwrap());
     let commands: [&[&str]; 12] = [
@@ -166,7 +167,7 @@ fn assert_blocks(daemon: &Daemon, thread: &Value, memory: &Value, work: &Value) 
             let shown = String::from_utf8(output.stdout).unwrap();
             for line in shown.lines() {
                 let written = line.contains(MARK) || line.contains("next: stop") || line.contains("obligations none");
-                assert!(!written || line.starts_with('│'), "{command:?}: {line}");
+                assert!(!written || line.trim_start().starts_with('│'), "{command:?}: {line}");
                 blocks += usize::from(written);
             }
             assert!(!shown.contains(['\u{1b}', '\r', '\u{2028}', '\u{202e}']), "{command:?}");

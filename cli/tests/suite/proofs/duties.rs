@@ -31,7 +31,7 @@ fn duties_are_a_closed_catalogue_and_each_has_an_exit_that_needs_nobody_else() {
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| Actor::new(&daemon, name));
     let main = thread(&daemon, &alice, &[&bob, &carol]);
     every_way(&daemon, &alice, &bob, &carol, &main);
-    assert_catalogue(&daemon, &[main.clone()]);
+    assert_catalogue(&daemon, std::slice::from_ref(&main));
     assert_nothing_writes_a_duty(&daemon);
 
     // What bob owes now: a response and a delivery to alice, and a judgment of what alice delivered.

@@ -47,7 +47,7 @@ impl Folded {
             "role_set" => {
                 self.members.insert(text(&effect["agent"]), text(&effect["role"]));
             }
-            "membership_ended" => assert!(self.members.remove(&effect["agent"].as_str().unwrap().to_owned()).is_some()),
+            "membership_ended" => assert!(self.members.remove(effect["agent"].as_str().unwrap()).is_some()),
             "obligation_began" => {
                 let id = text(&effect["obligation"]);
                 assert!(!ended.contains_key(&id) && self.open.iter().all(|(open, ..)| *open != id), "{effect} again");

@@ -29,7 +29,6 @@ fn every_change_traces_to_its_cause_and_the_facts_alone_say_whose_turn_it_is() {
     let owner = daemon.token("owner");
     let [alice, bob, carol, dave] = ["alice", "bob", "carol", "dave"].map(|name| Actor::new(&daemon, name));
     let main = thread(&daemon, &alice, &[&bob, &carol, &dave]);
-    // What was done until here has receipts as well; they are found again by their ids in the log.
     let mut receipts = Receipts(&daemon, Vec::new());
     let asked = json!({"thread": main, "text": "?", "ask": [bob.id, carol.id, dave.id]});
     let entry = receipts.act(&alice.token, "entry_post", asked)["entry"].clone();
