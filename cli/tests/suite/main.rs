@@ -8,5 +8,6 @@ mod daemon;
 mod documents;
 mod homes;
 mod http;
+mod kill;
 mod lifecycle;
 mod secrets;
