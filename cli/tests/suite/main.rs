@@ -10,6 +10,7 @@ mod documents;
 mod hard;
 mod homes;
 mod http;
+mod kill;
 mod lifecycle;
 mod logs;
 mod proofs;

@@ -94,7 +94,7 @@ impl Home {
     }
 
     /// The same with a layer of files of one's own, for tests that let it crash. It stands under all that is done in the
-    /// home, but for the lock and the tables.
+    /// home, but for the lock, the tables, and clearing away a home whose making failed.
     ///
     /// # Errors
     /// As for [`Self::open`].

@@ -6,6 +6,7 @@ mod assignments;
 mod clock;
 mod content;
 mod crash;
+mod crash_rebuild;
 mod crowd;
 mod documents;
 mod elsewhere;
