@@ -28,6 +28,7 @@ fn plausible(name: &str, schema: &Value) -> Value {
         "full_id" => json!("0".repeat(64)),
         "object" => json!(format!("thr_{}", "a".repeat(26))),
         "operation" => json!("memory_create"),
+        "path" => json!("/no such directory/file"),
         _ => {
             if let Some(pattern) = schema["pattern"].as_str()
                 && let Some(prefix) = pattern.strip_prefix('^').and_then(|rest| rest.split('_').next())
