@@ -77,6 +77,9 @@ impl<'w> LogWriter<'w> {
     }
 
     fn write(&mut self, item: &[u8]) -> io::Result<()> {
+        if item.len() > FILE_ITEM_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a record is longer than an item of a log file"));
+        }
         self.bytes += item.len() as u64;
         self.file.write_all(item)
     }
