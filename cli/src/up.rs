@@ -209,7 +209,7 @@ fn make_directory(path: &Path) -> Result<(), Failure> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(parent);
         made.map_err(|error| Failure::io(parent, error))?;
     }
-    key_files::private_dir(path).map_err(|error| Failure::Failed(error.to_string()))?;
+    key_files::private_dir(&key_files::Os, path).map_err(|error| Failure::Failed(error.to_string()))?;
     if path.is_dir() { Ok(()) } else { Err(Failure::Failed(format!("{} is not a directory", path.display()))) }
 }
 

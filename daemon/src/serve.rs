@@ -149,7 +149,7 @@ async fn run(
         "bind": choices.bind,
         "socket": socket,
     });
-    kwoon_keys::files::write_private(&run_file, format!("{info}\n").as_bytes())
+    kwoon_keys::files::write_private(&kwoon_keys::files::Os, &run_file, format!("{info}\n").as_bytes())
         .map_err(|error| ServeError::System(io::Error::other(error.to_string())))?;
     tracing::info!(%address, %host, "serving");
 

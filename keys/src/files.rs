@@ -1,8 +1,10 @@
 //! Key files: 0600 in a directory that is 0700, refused when looser.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+mod layer;
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use minicbor::bytes::{ByteArray, ByteVec};
@@ -13,6 +15,8 @@ use crate::cbor;
 use crate::id::{AgentId, base32};
 use crate::pair::{KeyPair, SealedBoxKey};
 use crate::secret::{InstanceKeys, RequestSecret};
+
+pub use layer::{FileLayer, Os};
 
 /// Why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -63,8 +67,8 @@ pub fn random() -> io::Result<Zeroizing<[u8; 32]>> {
 ///
 /// # Errors
 /// See [`FileError`].
-pub fn private_dir(path: &Path) -> Result<(), FileError> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
+pub fn private_dir(layer: &dyn FileLayer, path: &Path) -> Result<(), FileError> {
+    match layer.make_dir(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_private(path, 0o700),
         Err(source) => Err(FileError::Io { path: path.to_owned(), source }),
@@ -80,28 +84,48 @@ pub fn check_private(path: &Path, wanted: u32) -> Result<(), FileError> {
     if mode & 0o077 == 0 { Ok(()) } else { Err(FileError::TooLoose { path: path.to_owned(), mode, wanted }) }
 }
 
+/// Writes `bytes` to a file of mode 0600 at `temporary`, syncs it and renames it to `path`, so that after a crash either
+/// the old or the new content is there, and never a part. The rename is on disk once the directory has been synced, which
+/// is left to the caller: several files in one directory need that once.
+///
+/// # Errors
+/// If the operating system refuses. What was there at `temporary` is then gone.
+pub fn replace(layer: &dyn FileLayer, temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let written = (|| {
+        remove_if_there(layer, temporary)?;
+        let mut file = layer.create(temporary)?;
+        layer.write(temporary, &mut file, bytes)?;
+        layer.sync(temporary, &file)?;
+        layer.rename(temporary, path)
+    })();
+    written.inspect_err(|_| {
+        let _ = layer.remove(temporary);
+    })
+}
+
+/// Removes a file; whether there was one.
+///
+/// # Errors
+/// If the operating system refuses.
+pub fn remove_if_there(layer: &dyn FileLayer, path: &Path) -> io::Result<bool> {
+    match layer.remove(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Writes a file of mode 0600 so that after a crash either the old or the new content is there, and it is on disk
 /// when this returns.
 ///
 /// # Errors
 /// If the operating system refuses.
-pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+pub fn write_private(layer: &dyn FileLayer, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let parent = path.parent().unwrap_or(Path::new("."));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
-    let temporary = parent.join(name);
-    let written = (|| {
-        let _ = fs::remove_file(&temporary);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
-        File::open(parent)?.sync_all()
-    })();
-    written.map_err(|error| {
-        let _ = fs::remove_file(&temporary);
-        io_error(path)(error)
-    })
+    let written = replace(layer, &parent.join(name), path, bytes).and_then(|()| layer.sync_dir(parent));
+    written.map_err(io_error(path))
 }
 
 /// Reads a file of mode 0600, at most 64 KiB of it.
@@ -137,11 +161,11 @@ fn header(kind: &str) -> String {
     format!("kwoon {kind} key, version 1\n")
 }
 
-fn write_key(path: &Path, kind: &str, payload: &[u8]) -> Result<(), FileError> {
+fn write_key(layer: &dyn FileLayer, path: &Path, kind: &str, payload: &[u8]) -> Result<(), FileError> {
     let mut text = Zeroizing::new(header(kind).into_bytes());
     text.extend_from_slice(Zeroizing::new(base32().encode(payload)).as_bytes());
     text.push(b'\n');
-    write_private(path, &text)
+    write_private(layer, path, &text)
 }
 
 /// The payload of a key file of this kind.
@@ -155,8 +179,8 @@ fn payload(bytes: &[u8], kind: &str) -> Option<Zeroizing<Vec<u8>>> {
 ///
 /// # Errors
 /// See [`FileError`].
-pub fn write_pair(path: &Path, kind: &'static str, pair: &KeyPair) -> Result<(), FileError> {
-    write_key(path, kind, pair.seed().as_ref())
+pub fn write_pair(layer: &dyn FileLayer, path: &Path, kind: &'static str, pair: &KeyPair) -> Result<(), FileError> {
+    write_key(layer, path, kind, pair.seed().as_ref())
 }
 
 /// Reads the key of an owner or a host.
@@ -177,14 +201,14 @@ pub fn pair_of(bytes: &[u8], kind: &str) -> Option<KeyPair> {
 ///
 /// # Errors
 /// See [`FileError`].
-pub fn write_instance(path: &Path, keys: &InstanceKeys) -> Result<(), FileError> {
+pub fn write_instance(layer: &dyn FileLayer, path: &Path, keys: &InstanceKeys) -> Result<(), FileError> {
     let file = InstanceFile {
         agent: keys.agent,
         signing: (*keys.signing.seed()).into(),
         opening: (*keys.opening.seed()).into(),
         secrets: keys.secrets.iter().map(|secret| secret.bytes().to_vec().into()).collect(),
     };
-    write_key(path, "instance", &Zeroizing::new(cbor::write(&file)))
+    write_key(layer, path, "instance", &Zeroizing::new(cbor::write(&file)))
 }
 
 /// Reads the keys of an agent's instance.
@@ -222,7 +246,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("host.key");
         let pair = KeyPair::from_seed(&[3; 32]);
-        write_pair(&path, "host", &pair).expect("written");
+        write_pair(&Os, &path, "host", &pair).expect("written");
         assert_eq!(read_pair(&path, "host").expect("read").public(), pair.public());
         assert!(matches!(read_pair(&path, "owner"), Err(FileError::NotAKey { .. })));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("chmod");
@@ -240,7 +264,7 @@ mod tests {
             opening: SealedBoxKey::from_seed([2; 32]),
             secrets: vec![RequestSecret::new([3; 32]), RequestSecret::new([4; 32])],
         };
-        write_instance(&path, &keys).expect("written");
+        write_instance(&Os, &path, &keys).expect("written");
         let read = read_instance(&path).expect("read");
         assert_eq!(read.agent, keys.agent);
         assert_eq!(read.signing.public(), keys.signing.public());
@@ -254,9 +278,9 @@ mod tests {
     fn a_private_directory_is_made_or_checked() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("home");
-        private_dir(&path).expect("made");
-        private_dir(&path).expect("checked");
+        private_dir(&Os, &path).expect("made");
+        private_dir(&Os, &path).expect("checked");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
-        assert!(matches!(private_dir(&path), Err(FileError::TooLoose { .. })));
+        assert!(matches!(private_dir(&Os, &path), Err(FileError::TooLoose { .. })));
     }
 }

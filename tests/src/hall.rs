@@ -1,4 +1,5 @@
-//! A hall: one pure host over a store in memory, on a virtual clock, called as a daemon would call it.
+//! A hall: one pure host over a store, in memory unless said otherwise, on a virtual clock, called as a daemon would call
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -46,10 +47,22 @@ impl Agent {
     }
 }
 
+/// A store that a hall can stand on.
+pub trait Ground: Store {
+    /// The keys of the instances that live on it.
+    fn keys(&self) -> Vec<InstanceKeys>;
+}
+
+impl Ground for MemoryStore {
+    fn keys(&self) -> Vec<InstanceKeys> {
+        Self::keys(self)
+    }
+}
+
 /// See the module.
-pub struct Hall {
+pub struct Hall<S = MemoryStore> {
     /// The store.
-    pub store: MemoryStore,
+    pub store: S,
     host: Host<()>,
     seed: [u8; 32],
     limits: Limits,
@@ -82,14 +95,25 @@ impl Hall {
 
     /// A new host with keys of its own.
     pub fn seeded(seed: [u8; 32], limits: Limits) -> Self {
-        let store = MemoryStore::new();
+        Self::over(MemoryStore::new(), seed, limits)
+    }
+}
+
+impl<S: Ground> Hall<S> {
+    /// A host with these keys over what a store holds.
+    pub fn over(store: S, seed: [u8; 32], limits: Limits) -> Self {
         let host = Self::host_over(&store, &seed, &limits);
         Self { store, host, seed, limits, now: START, calls: 0 }
     }
 
-    fn host_over(store: &MemoryStore, seed: &[u8; 32], limits: &Limits) -> Host<()> {
+    /// Lets entropy go on as after this many calls.
+    pub fn resume(&mut self, calls: u64) {
+        self.calls = calls;
+    }
+
+    fn host_over(store: &S, seed: &[u8; 32], limits: &Limits) -> Host<()> {
         let keyring = Keyring::new(key_of(seed, "host"), key_of(seed, "owner"), store.keys());
-        let snapshot = store.snapshot().expect("memory is readable");
+        let snapshot = store.snapshot().expect("the store is readable");
         Host::new(keyring, limits.clone(), &snapshot).expect("memory is readable")
     }
 
@@ -99,8 +123,8 @@ impl Hall {
     }
 
     /// A consistent state of the store.
-    pub fn snapshot(&self) -> MemorySnapshot {
-        self.store.snapshot().expect("memory is readable")
+    pub fn snapshot(&self) -> S::Snapshot {
+        self.store.snapshot().expect("the store is readable")
     }
 
     /// Lets time pass, and lets the host do what is due.
@@ -257,15 +281,6 @@ impl Hall {
         operation.read(&view, arguments).map_err(to_refusal)
     }
 
-    /// A hall in the same state, which goes its own way from here.
-    #[must_use]
-    pub fn fork(&self) -> Self {
-        let store = self.store.clone();
-        let keyring = Keyring::clone(&self.host.keyring());
-        let host = Host::new(keyring, self.limits.clone(), &self.snapshot()).expect("memory is readable");
-        Self { store, host, seed: self.seed, limits: self.limits.clone(), now: self.now, calls: self.calls }
-    }
-
     /// Several calls of acting operations in one round, decided over one state; the envelopes of the answers.
     pub fn round(&mut self, calls: &[(&Agent, &str, Value)]) -> Vec<Value> {
         self.together(calls, true)
@@ -353,7 +368,7 @@ impl Hall {
 }
 
 /// States that many tests begin with, and what many tests look at.
-impl Hall {
+impl<S: Ground> Hall<S> {
     /// Issues a ticket to a role; the ticket.
     pub fn ticket(&mut self, governor: &Agent, thread: &str, role: &str) -> String {
         text(&self.ok(governor, "admission_issue", json!({"thread": thread, "role": role}))["secret"]["ticket"])
@@ -398,6 +413,24 @@ impl Hall {
         self.all(&owner(), "object_log", json!({"object": object, "limit": 50}), "facts")
     }
 
+    /// Verifies every log and decides it again.
+    pub fn verify(&mut self) {
+        let verified = self.ok(&owner(), "ledger_verify", json!({}));
+        assert_eq!(verified["result"]["sound"], true, "{verified:#}");
+    }
+}
+
+/// Halls in memory, of which there can be many, and states of them compared.
+impl Hall {
+    /// A hall in the same state, which goes its own way from here.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let store = self.store.clone();
+        let keyring = Keyring::clone(&self.host.keyring());
+        let host = Host::new(keyring, self.limits.clone(), &self.snapshot()).expect("memory is readable");
+        Self { store, host, seed: self.seed, limits: self.limits.clone(), now: self.now, calls: self.calls }
+    }
+
     /// Whether nothing is in the store that was not there before but the recorded time.
     pub fn unchanged_since(&self, before: &MemorySnapshot) -> bool {
         let now = self.snapshot();
@@ -427,16 +460,10 @@ impl Hall {
         };
         assert!(derived(&replica) == derived(&now), "a replica derives what the host derived");
     }
-
-    /// Verifies every log and decides it again.
-    pub fn verify(&mut self) {
-        let verified = self.ok(&owner(), "ledger_verify", json!({}));
-        assert_eq!(verified["result"]["sound"], true, "{verified:#}");
-    }
 }
 
 /// Actions in one round, and rounds that come to nothing.
-impl Hall {
+impl<S: Ground> Hall<S> {
     fn request(&self, caller: &Agent, operation: &'static Operation, arguments: Arguments) -> Request {
         let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
         Request { caller: caller.caller, operation, arguments, entropy, trace_id: None }
@@ -479,7 +506,8 @@ fn all_rows(read: &dyn Read, table: Table) -> Vec<Row> {
     read.range(table, &[], &[0xff; 80], Order::Rising, usize::MAX).expect("readable")
 }
 
-fn key_of(seed: &[u8; 32], purpose: &str) -> KeyPair {
+/// The key pair of the host (`host`) or the owner (`owner`) of a hall.
+pub fn key_of(seed: &[u8; 32], purpose: &str) -> KeyPair {
     KeyPair::from_seed(&Digest::of("kwoon test key", &[seed, purpose.as_bytes()]).0)
 }
 

@@ -1,5 +1,5 @@
-//! What the tests of kwoon stand on: a host in memory on a virtual clock, forged logs, the targets of fuzzing, and the
-//! conformance table.
+//! What the tests of kwoon stand on: a host in memory on a virtual clock, a disk that crashes, forged logs, the targets of
+//! fuzzing, and the conformance table.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
@@ -7,6 +7,8 @@ pub mod conformance;
 pub mod forge;
 pub mod fuzz;
 pub mod hall;
+pub mod medium;
+pub mod recorder;
 
 pub use hall::{Agent, Hall, content, effects, merge, owner, text};
 

@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use kwoon_keys::files::{self as key_files, FileLayer};
 use kwoon_keys::{Commitment, Digest, Salt};
 use kwoon_ledger::storage::Batch;
 
@@ -55,6 +56,11 @@ pub(crate) fn read_row(row: &[u8]) -> Option<(Salt, Place<'_>)> {
     Some((Salt::new(*salt), place))
 }
 
+/// Whether bytes are what a row of the table `content` may be.
+pub fn is_content_row(bytes: &[u8]) -> bool {
+    read_row(bytes).is_some()
+}
+
 /// Whether salt and bytes are what the commitment of this hash was made to.
 pub(crate) fn opens(hash: &Digest, salt: &Salt, bytes: &[u8]) -> bool {
     Commitment::to(salt, bytes).hash == *hash
@@ -72,14 +78,15 @@ pub(crate) fn check(batch: &Batch) -> Result<(), Fault> {
 #[derive(Debug)]
 pub(crate) struct ContentFiles {
     dir: PathBuf,
+    layer: Arc<dyn FileLayer>,
     /// Sub-directories whose own entry is known to be on disk. One that is merely there may be left from a process that
     /// ended between making it and syncing the directory above.
     durable: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl ContentFiles {
-    pub(crate) fn of(home: &Path) -> Self {
-        Self { dir: home.join(CONTENT), durable: Mutex::default() }
+    pub(crate) fn of(home: &Path, layer: Arc<dyn FileLayer>) -> Self {
+        Self { dir: home.join(CONTENT), layer, durable: Mutex::default() }
     }
 
     fn sub_dir(&self, hash: &Digest) -> PathBuf {
@@ -92,23 +99,24 @@ impl ContentFiles {
 
     /// Makes the longer content of a batch durable: all files first, then each directory once.
     pub(crate) fn write(&self, batch: &Batch) -> io::Result<()> {
+        let layer = &*self.layer;
         let mut sub_dirs = BTreeSet::new();
         for (hash, (_, bytes)) in batch.content.iter().filter(|(_, (_, bytes))| bytes.len() > INLINE_BYTES_MAX) {
             let sub_dir = self.sub_dir(hash);
             if !sub_dirs.contains(&sub_dir) {
-                files::make_dir(&self.dir)?;
-                files::make_dir(&sub_dir)?;
+                files::make_dir(layer, &self.dir)?;
+                files::make_dir(layer, &sub_dir)?;
             }
-            files::write(&sub_dir.join(format!("{hash}.new")), &sub_dir.join(hash.to_string()), bytes)?;
+            key_files::replace(layer, &sub_dir.join(format!("{hash}.new")), &sub_dir.join(hash.to_string()), bytes)?;
             sub_dirs.insert(sub_dir);
         }
         for sub_dir in &sub_dirs {
-            files::sync_dir(sub_dir)?;
+            layer.sync_dir(sub_dir)?;
         }
         let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
         if !sub_dirs.is_subset(&durable) {
-            files::sync_dir(&self.dir)?;
-            files::sync_dir(self.dir.parent().expect("it was joined to a home"))?;
+            layer.sync_dir(&self.dir)?;
+            layer.sync_dir(self.dir.parent().expect("it was joined to a home"))?;
             durable.extend(sub_dirs);
         }
         Ok(())
@@ -139,7 +147,7 @@ impl ContentFiles {
                     },
                 };
                 if orphan {
-                    files::remove_if_there(&sub_dir.join(name))?;
+                    key_files::remove_if_there(&*self.layer, &sub_dir.join(name))?;
                 }
             }
         }

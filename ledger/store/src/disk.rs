@@ -1,6 +1,7 @@
 //! The store on disk: one redb file, and content files beside it.
 //!
-//! A commit writes content files and key files first, then one redb transaction. So after a crash every row's content
+//! A commit writes content files and key files first, then one redb transaction (of the journal, or of all tables; see
+//! `journal`). So after a crash every row's content
 //! and keys are there; files that no row speaks of are removed at the next open, unless the store was closed.
 //!
 //! redb compares no checksums when it reads, so a changed byte inside a value is returned as it stands, content
@@ -8,6 +9,7 @@
 
 #[cfg(test)]
 mod damage;
+mod journal;
 mod live;
 #[cfg(test)]
 mod tests;
@@ -16,9 +18,10 @@ use std::fmt;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
-use kwoon_keys::{Digest, Salt, files as key_files};
+use kwoon_keys::files::{self as key_files, FileLayer, Os};
+use kwoon_keys::{Digest, Salt};
 use kwoon_ledger::storage::{Batch, Order, Read, ReadError, Row, Store, Table, WriteError};
 use redb::backends::FileBackend;
 use redb::{
@@ -26,12 +29,14 @@ use redb::{
     WriteTransaction,
 };
 
+pub use self::journal::is_journal_row;
+use self::journal::{CONTENT_SLOT, Recent, Rows, SLOTS, definition_of, slot};
 use self::live::{Live, Watch};
 use crate::content::{self, CONTENT, ContentFiles, Place};
 use crate::error::OpenError;
 use crate::fault::{Contained, Fault};
 use crate::files;
-use crate::home::{self, AGENT_KEYS, CLEAN, Home, KEYS, STORE};
+use crate::home::{self, AGENT_KEYS, CLEAN, Home, KEYS, STORE, tokens};
 use crate::lock::Lock;
 use crate::rebuild::{UNDER_WAY, rebuild_if_interrupted};
 use crate::{STORE_VERSION, VERSION_KEY};
@@ -40,6 +45,12 @@ use crate::{STORE_VERSION, VERSION_KEY};
 pub const CACHE_BYTES_DEFAULT: usize = 64 << 20;
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
+/// The version of a store that has no journal yet.
+const WITHOUT_JOURNAL: u32 = 1;
+
+/// Why nothing is written after a commit that failed.
+const COMMIT_FAILED: &str = "an earlier commit failed and may or may not be on disk; restart kwoon";
+
 type ReadTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 fn definition(table: Table) -> Definition<'static> {
@@ -57,7 +68,10 @@ pub struct DiskStore {
     live: Live,
     files: Arc<ContentFiles>,
     home: PathBuf,
-    /// Set when a commit has begun, cleared when it is known to be done.
+    layer: Arc<dyn FileLayer>,
+    /// What was committed and lies in no table yet. Held for as long as it takes to clone or set it.
+    recent: Mutex<Recent>,
+    /// Set when a commit has begun, cleared when it is known to be done. Held by the one that writes.
     unknown: Mutex<bool>,
     /// Last, so that it is released after the store's own file.
     _lock: Option<Arc<Lock>>,
@@ -77,7 +91,16 @@ impl DiskStore {
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|error| OpenError::io(&path, error))?;
         let backend = FileBackend::new(file).map_err(|error| Fault::from(error).at(home.path(), &path))?;
-        Self::open_in(home.path(), Box::new(backend), cache_bytes, Some(home.lock()), Empty::IsDamaged)
+        Self::open_on(home, backend, cache_bytes)
+    }
+
+    /// The same with the tables in `backend` instead of the home's file, for tests that let it crash.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_on(home: &Home, backend: impl StorageBackend, cache_bytes: usize) -> Result<Self, OpenError> {
+        let location = Location { home: home.path(), layer: home.layer(), lock: Some(home.lock()) };
+        Self::open_in(location, Box::new(backend), cache_bytes, Empty::IsDamaged)
     }
 
     /// Opens a store whose tables lie in `backend`, for tests that tear or fill it. An empty backend becomes a new
@@ -91,16 +114,17 @@ impl DiskStore {
         backend: impl StorageBackend,
         cache_bytes: usize,
     ) -> Result<Self, OpenError> {
-        Self::open_in(home_dir, Box::new(backend), cache_bytes, None, Empty::IsNew)
+        let location = Location { home: home_dir, layer: Arc::new(Os), lock: None };
+        Self::open_in(location, Box::new(backend), cache_bytes, Empty::IsNew)
     }
 
     fn open_in(
-        home: &Path,
+        location: Location<'_>,
         base: Box<dyn StorageBackend>,
         cache_bytes: usize,
-        lock: Option<Arc<Lock>>,
         empty: Empty,
     ) -> Result<Self, OpenError> {
+        let Location { home, layer, lock } = location;
         let path = home.join(STORE);
         let at = |fault: Fault| fault.at(home, &path);
         if empty == Empty::IsDamaged && base.len().map_err(|error| OpenError::io(&path, error))? == 0 {
@@ -110,24 +134,33 @@ impl DiskStore {
         // Until the release below, dropping it leaves no trace.
         let transaction = live.begin_read().map(Contained::new).map_err(at)?;
         let version = live.watch.contain(|| version(&transaction)).map_err(at)?;
-        match version {
-            Some(STORE_VERSION) => live.watch.contain(|| every_table(&transaction)).map_err(at)?,
+        let recent = match version {
+            Some(STORE_VERSION) => {
+                let read = || every_table(&transaction).and_then(|()| Recent::read(&transaction));
+                live.watch.contain(read).map_err(at)?
+            }
+            Some(WITHOUT_JOURNAL) => {
+                live.watch.contain(|| every_table(&transaction)).map_err(at)?;
+                Recent::none(0)
+            }
             Some(found) if found > STORE_VERSION => {
                 return Err(OpenError::NewerVersion { path, found, known: STORE_VERSION });
             }
-            None if empty == Empty::IsNew => {}
+            None if empty == Empty::IsNew => Recent::none(0),
             _ => return Err(at(Fault::Damaged("it states no version that kwoon ever wrote".to_owned()))),
-        }
+        };
         drop(transaction);
         live.release().map_err(|error| OpenError::io(&path, error))?;
         let store = Self {
             live,
-            files: Arc::new(ContentFiles::of(home)),
+            files: Arc::new(ContentFiles::of(home, Arc::clone(&layer))),
             home: home.to_owned(),
+            layer,
+            recent: Mutex::new(recent),
             unknown: Mutex::new(false),
             _lock: lock,
         };
-        if version.is_none() {
+        if version != Some(STORE_VERSION) {
             store.transact(make_tables).map_err(at)?;
         }
         store.tidy().map_err(|fault| fault.at(home, home))?;
@@ -138,17 +171,15 @@ impl DiskStore {
 
     /// Removes what a process left that did not close the store.
     fn tidy(&self) -> Result<(), Fault> {
-        home::remove_leftovers(&self.home)?;
-        if files::remove_if_there(&self.home.join(CLEAN))? {
+        home::remove_leftovers(&*self.layer, &self.home)?;
+        if key_files::remove_if_there(&*self.layer, &self.home.join(CLEAN))? {
             // Durable before anything is written: the marker must not come back beside an orphan.
-            files::sync_dir(&self.home)?;
+            self.layer.sync_dir(&self.home)?;
             return Ok(());
         }
+        tokens::settle(&*self.layer, &self.home)?;
         let snapshot = self.read()?;
-        self.files.sweep(|hash| {
-            let key = hash.as_bytes().as_slice();
-            self.live.watch.contain(|| Ok(snapshot.parts.content_table()?.get(key)?.is_some()))
-        })
+        self.files.sweep(|hash| Ok(snapshot.value(CONTENT_SLOT, hash.as_bytes())?.is_some()))
     }
 
     /// Closes the store and marks the stop as clean, so that the next open need not look for orphans. Snapshots that
@@ -158,24 +189,35 @@ impl DiskStore {
     /// If what is buffered cannot be written. The store is then as after a crash.
     pub fn close(self) -> Result<(), WriteError> {
         let unknown = *self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        if !unknown && !self.live.watch.damage_was_met() {
+            self.settle()?;
+        }
         self.live.close()?;
         if !unknown {
-            key_files::write_private(&self.home.join(CLEAN), b"").map_err(Fault::from)?;
+            key_files::write_private(&*self.layer, &self.home.join(CLEAN), b"").map_err(Fault::from)?;
         }
         Ok(())
     }
 
+    /// Writes what lies in the journal into the tables.
+    fn settle(&self) -> Result<(), WriteError> {
+        if self.recent().is_empty() {
+            return Ok(());
+        }
+        self.write(|recent| self.transact(|transaction| recent.settle(transaction)))
+    }
+
     /// Drops all rows of the table `Derived` and notes that it is not whole, in one transaction.
     pub(crate) fn begin_rebuild(&self) -> Result<(), WriteError> {
-        self.write(
-            || Ok(()),
-            |transaction| {
+        self.write(|recent| {
+            self.transact(|transaction| {
+                recent.settle(transaction)?;
                 transaction.delete_table(definition(Table::Derived))?;
                 transaction.open_table(definition(Table::Derived))?;
                 transaction.open_table(definition(Table::Meta))?.insert(UNDER_WAY, [].as_slice())?;
                 Ok(())
-            },
-        )
+            })
+        })
     }
 
     /// How much the store holds. Costs a few page reads, however much it is.
@@ -184,44 +226,66 @@ impl DiskStore {
     /// If the store cannot be read.
     pub fn stats(&self) -> Result<StoreStats, ReadError> {
         let snapshot = self.read()?;
-        let stats = self.live.watch.contain(|| {
-            let mut rows = Vec::new();
-            for table in Table::ALL {
-                rows.push((table, snapshot.parts.table(table)?.len()?));
-            }
-            let contents = snapshot.parts.content_table()?.len()?;
-            Ok(StoreStats { file_bytes: self.live.length_bytes()?, rows, contents })
-        });
-        Ok(stats?)
+        let mut rows = Vec::new();
+        for table in Table::ALL {
+            rows.push((table, snapshot.count(slot(table))?));
+        }
+        let file_bytes = self.live.watch.contain(|| Ok(self.live.length_bytes()?))?;
+        Ok(StoreStats { file_bytes, rows, contents: snapshot.count(CONTENT_SLOT)? })
+    }
+
+    fn recent(&self) -> Recent {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn read(&self) -> Result<Snapshot, Fault> {
+        // Between taking the one and the other, what was recent may be settled. A moment later both agree again.
+        loop {
+            if let Some(snapshot) = self.try_read()? {
+                return Ok(snapshot);
+            }
+            let unknown = match self.unknown.try_lock() {
+                Ok(unknown) => unknown,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    std::thread::yield_now();
+                    continue;
+                }
+            };
+            // While nobody writes they always agree.
+            return self.try_read()?.ok_or_else(|| match *unknown {
+                true => Fault::Other(COMMIT_FAILED.to_owned()),
+                false => Fault::Damaged("the journal does not begin where the tables end".to_owned()),
+            });
+        }
+    }
+
+    /// A snapshot, if the recent commits and the tables were taken from one state.
+    fn try_read(&self) -> Result<Option<Snapshot>, Fault> {
+        let recent = self.recent();
         let transaction = self.live.begin_read()?;
-        let tables = [const { OnceLock::new() }; Table::ALL.len()];
-        let parts = Parts { tables, content_table: OnceLock::new(), transaction };
-        let watch = self.live.watch.clone();
-        Ok(Snapshot { parts: Contained::new(parts), watch, files: Arc::clone(&self.files) })
+        let parts = Contained::new(Parts { tables: [const { OnceLock::new() }; SLOTS], transaction });
+        if !self.live.watch.contain(|| recent.lies_over(&parts.transaction))? {
+            return Ok(None);
+        }
+        Ok(Some(Snapshot { recent, parts, watch: self.live.watch.clone(), files: Arc::clone(&self.files) }))
     }
 
     /// Runs one write: first what must be on disk before, then a transaction. After a failure of either nothing more
     /// is written until the store is opened anew: redb may or may not have made the transaction durable, and a sync
     /// that failed once says nothing when it is asked again.
-    fn write(
-        &self,
-        before: impl FnOnce() -> Result<(), Fault>,
-        work: impl FnOnce(&WriteTransaction) -> Result<(), Fault>,
-    ) -> Result<(), WriteError> {
+    fn write(&self, work: impl FnOnce(&mut Recent) -> Result<(), Fault>) -> Result<(), WriteError> {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         if *unknown {
-            let reason = "an earlier commit failed and may or may not be on disk; restart kwoon".to_owned();
-            return Err(WriteError { reason });
+            return Err(WriteError { reason: COMMIT_FAILED.to_owned() });
         }
         if self.live.watch.damage_was_met() {
             return Err(Fault::Damaged("nothing is written to it any more; restore a backup".to_owned()).into());
         }
         *unknown = true;
-        before()?;
-        self.transact(work)?;
+        let mut recent = self.recent();
+        work(&mut recent)?;
+        *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = recent;
         *unknown = false;
         Ok(())
     }
@@ -242,13 +306,25 @@ impl DiskStore {
         self.files.write(batch)?;
         if !batch.keys.is_empty() {
             for dir in [KEYS, AGENT_KEYS] {
-                files::make_durable_dir(&self.home.join(dir))?;
+                files::make_durable_dir(&*self.layer, &self.home.join(dir))?;
             }
         }
         for keys in &batch.keys {
-            key_files::write_instance(&home::instance_key_path(&self.home, &keys.agent), keys)?;
+            key_files::write_instance(&*self.layer, &home::instance_key_path(&self.home, &keys.agent), keys)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+impl DiskStore {
+    /// States a version, as a store of that version would.
+    pub(crate) fn set_version(&self, version: &[u8]) {
+        let state = |transaction: &WriteTransaction| {
+            transaction.open_table(definition(Table::Meta))?.insert(VERSION_KEY, version)?;
+            Ok(())
+        };
+        self.transact(state).unwrap();
     }
 }
 
@@ -263,7 +339,10 @@ impl Store for DiskStore {
         if batch.is_empty() {
             return Ok(());
         }
-        self.write(|| self.write_files(&batch), |transaction| write_rows(transaction, &batch))
+        self.write(|recent| {
+            self.write_files(&batch)?;
+            self.transact(|transaction| recent.commit(transaction, Rows::of(batch)))
+        })
     }
 }
 
@@ -271,6 +350,13 @@ impl fmt::Debug for DiskStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DiskStore").field("home", &self.home).finish_non_exhaustive()
     }
+}
+
+/// Where a store lies, its tables aside.
+struct Location<'a> {
+    home: &'a Path,
+    layer: Arc<dyn FileLayer>,
+    lock: Option<Arc<Lock>>,
 }
 
 /// What an empty file means.
@@ -281,12 +367,13 @@ enum Empty {
 }
 
 /// Makes the store of a home that is being made.
-pub(crate) fn make_store(home: &Path) -> Result<(), OpenError> {
+pub(crate) fn make_store(home: &Path, layer: Arc<dyn FileLayer>) -> Result<(), OpenError> {
     let path = home.join(STORE);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
     let file = file.map_err(|error| OpenError::io(&path, error))?;
     let backend = FileBackend::new(file).map_err(|error| Fault::from(error).at(home, &path))?;
-    let store = DiskStore::open_in(home, Box::new(backend), CACHE_BYTES_DEFAULT, None, Empty::IsNew)?;
+    let location = Location { home, layer, lock: None };
+    let store = DiskStore::open_in(location, Box::new(backend), CACHE_BYTES_DEFAULT, Empty::IsNew)?;
     store.live.close().map_err(|fault| fault.at(home, &path))
 }
 
@@ -313,32 +400,7 @@ fn make_tables(transaction: &WriteTransaction) -> Result<(), Fault> {
     }
     let version = STORE_VERSION.to_be_bytes();
     transaction.open_table(definition(Table::Meta))?.insert(VERSION_KEY, version.as_slice())?;
-    Ok(())
-}
-
-fn write_rows(transaction: &WriteTransaction, batch: &Batch) -> Result<(), Fault> {
-    for table in Table::ALL {
-        // Rows are sorted by table first.
-        let of_table = batch.rows.range((table, Vec::new())..).take_while(|((of, _), _)| *of == table);
-        let mut of_table = of_table.peekable();
-        if of_table.peek().is_none() {
-            continue;
-        }
-        let mut open = transaction.open_table(definition(table))?;
-        for ((_, key), value) in of_table {
-            match value {
-                Some(value) => open.insert(key.as_slice(), value.as_slice())?,
-                None => open.remove(key.as_slice())?,
-            };
-        }
-    }
-    if !batch.content.is_empty() {
-        let mut open = transaction.open_table(CONTENT_TABLE)?;
-        for (hash, (salt, bytes)) in &batch.content {
-            open.insert(hash.as_bytes().as_slice(), content::row(salt, bytes).as_slice())?;
-        }
-    }
-    Ok(())
+    journal::make(transaction, 0)
 }
 
 /// How much a store holds.
@@ -356,6 +418,7 @@ pub struct StoreStats {
 ///
 /// While it exists, pages that later commits free are not used again, so long-lived snapshots make the file grow.
 pub struct Snapshot {
+    recent: Recent,
     parts: Contained<Parts>,
     watch: Watch,
     files: Arc<ContentFiles>,
@@ -369,63 +432,66 @@ impl fmt::Debug for Snapshot {
 
 /// Tables are opened when first read: each open looks the table up by name.
 struct Parts {
-    tables: [OnceLock<ReadTable>; Table::ALL.len()],
-    content_table: OnceLock<ReadTable>,
+    tables: [OnceLock<ReadTable>; SLOTS],
     transaction: ReadTransaction,
 }
 
 impl Parts {
-    fn table(&self, table: Table) -> Result<&ReadTable, Fault> {
-        let place = Table::ALL.iter().position(|other| *other == table).expect("ALL holds every table");
-        self.open(&self.tables[place], definition(table))
-    }
-
-    fn content_table(&self) -> Result<&ReadTable, Fault> {
-        self.open(&self.content_table, CONTENT_TABLE)
-    }
-
-    fn open<'a>(&self, place: &'a OnceLock<ReadTable>, definition: Definition<'_>) -> Result<&'a ReadTable, Fault> {
+    fn table(&self, slot: usize) -> Result<&ReadTable, Fault> {
+        let place = &self.tables[slot];
         match place.get() {
             Some(open) => Ok(open),
             None => {
-                let open = self.transaction.open_table(definition)?;
+                let open = self.transaction.open_table(definition_of(slot))?;
                 Ok(place.get_or_init(|| open))
             }
         }
     }
 }
 
+impl Snapshot {
+    fn value(&self, slot: usize, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        match self.recent.get(slot, key) {
+            Some(value) => Ok(value.as_ref().map(|value| value.to_vec())),
+            None => self.watch.contain(|| Ok(self.parts.table(slot)?.get(key)?.map(|value| value.value().to_vec()))),
+        }
+    }
+
+    fn count(&self, slot: usize) -> Result<u64, Fault> {
+        self.watch.contain(|| {
+            let table = self.parts.table(slot)?;
+            let mut count = table.len()?;
+            for (key, value) in self.recent.rows(slot) {
+                match (table.get(key.as_slice())?.is_some(), value.is_some()) {
+                    (false, true) => count += 1,
+                    (true, false) => count -= 1,
+                    _ => {}
+                }
+            }
+            Ok(count)
+        })
+    }
+}
+
 impl Read for Snapshot {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
-        let value = self.watch.contain(|| Ok(self.parts.table(table)?.get(key)?.map(|value| value.value().to_vec())));
-        Ok(value?)
+        Ok(self.value(slot(table), key)?)
     }
 
     fn range(&self, table: Table, from: &[u8], to: &[u8], order: Order, limit: usize) -> Result<Vec<Row>, ReadError> {
         if from >= to {
             return Ok(Vec::new());
         }
+        let slot = slot(table);
         let rows = self.watch.contain(|| {
-            let mut range = self.parts.table(table)?.range::<&[u8]>(from..to)?;
-            let mut rows = Vec::new();
-            while rows.len() < limit {
-                let next = match order {
-                    Order::Rising => range.next(),
-                    Order::Falling => range.next_back(),
-                };
-                let Some(row) = next else { break };
-                let (key, value) = row?;
-                rows.push((key.value().to_vec(), value.value().to_vec()));
-            }
-            Ok(rows)
+            let table = self.parts.table(slot)?;
+            self.recent.range(slot, table, (from, to), order, limit)
         });
         Ok(rows?)
     }
 
     fn content(&self, hash: &Digest) -> Result<Option<(Salt, Vec<u8>)>, ReadError> {
-        let key = hash.as_bytes().as_slice();
-        let row = self.watch.contain(|| Ok(self.parts.content_table()?.get(key)?.map(|row| row.value().to_vec())))?;
-        let Some(row) = row else { return Ok(None) };
+        let Some(row) = self.value(CONTENT_SLOT, hash.as_bytes())? else { return Ok(None) };
         let damaged = |what: &str| ReadError::damaged(&format!("the content {hash} {what}"));
         let (salt, place) = content::read_row(&row).ok_or_else(|| damaged("has a row that makes no sense"))?;
         let bytes = match place {

@@ -15,7 +15,7 @@
 mod make;
 #[cfg(test)]
 mod tests;
-mod tokens;
+pub(crate) mod tokens;
 
 use std::fs;
 use std::io;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kwoon_keys::KeyPair;
-use kwoon_keys::files::{self as key_files, FileError};
+use kwoon_keys::files::{self as key_files, FileError, FileLayer, Os};
 use kwoon_keys::id::AgentId;
 use kwoon_keys::secret::InstanceKeys;
 
@@ -65,6 +65,7 @@ pub enum OpenMode {
 #[derive(Debug)]
 pub struct Home {
     path: PathBuf,
+    layer: Arc<dyn FileLayer>,
     lock: Arc<Lock>,
 }
 
@@ -84,6 +85,15 @@ impl Home {
     /// # Errors
     /// See [`OpenError`]. Nothing in the directory was changed then, except for the file `lock`.
     pub fn open(path: &Path, mode: OpenMode) -> Result<Self, OpenError> {
+        Self::open_on(path, mode, Arc::new(Os))
+    }
+
+    /// The same with a layer of files of one's own, for tests that let it crash. It stands under all that is done in the
+    /// home, but for the lock and the tables.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_on(path: &Path, mode: OpenMode, layer: Arc<dyn FileLayer>) -> Result<Self, OpenError> {
         let path = std::path::absolute(path).map_err(|error| OpenError::io(path, error))?;
         match fs::metadata(&path) {
             Ok(metadata) if !metadata.is_dir() => return Err(OpenError::NotADirectory { path }),
@@ -92,7 +102,7 @@ impl Home {
                 if mode == OpenMode::Existing {
                     return Err(OpenError::NoHome { path });
                 }
-                make::directory(&path)?;
+                make::directory(&*layer, &path)?;
             }
             Err(error) => return Err(OpenError::io(&path, error)),
         }
@@ -113,14 +123,18 @@ impl Home {
         };
         lock.sign()?;
         if found == Found::Nothing {
-            make::home(&path)?;
+            make::home(&layer, &path)?;
         }
-        Ok(Self { path, lock: Arc::new(lock) })
+        Ok(Self { path, layer, lock: Arc::new(lock) })
     }
 
     /// The directory, as an absolute path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn layer(&self) -> Arc<dyn FileLayer> {
+        Arc::clone(&self.layer)
     }
 
     pub(crate) fn lock(&self) -> Arc<Lock> {
@@ -159,8 +173,8 @@ impl Home {
     /// If the operating system refuses.
     pub fn set_aside_instance_keys(&self, agent: &AgentId) -> Result<(), FileError> {
         let path = instance_key_path(&self.path, agent);
-        let set_aside = match fs::rename(&path, path.with_extension("key.unused")) {
-            Ok(()) => files::sync_dir(&self.path.join(AGENT_KEYS)),
+        let set_aside = match self.layer.rename(&path, &path.with_extension("key.unused")) {
+            Ok(()) => self.layer.sync_dir(&self.path.join(AGENT_KEYS)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         };
@@ -255,15 +269,15 @@ fn read_format(home: &Path) -> Result<Option<u32>, OpenError> {
 }
 
 /// Removes what was being written when a process ended: temporary files of kwoon's own names.
-pub(crate) fn remove_leftovers(home: &Path) -> io::Result<()> {
+pub(crate) fn remove_leftovers(layer: &dyn FileLayer, home: &Path) -> io::Result<()> {
     for name in [FORMAT, CLEAN, HOST_KEY, OWNER_KEY] {
-        files::remove_if_there(&home.join(format!("{name}.new")))?;
+        key_files::remove_if_there(layer, &home.join(format!("{name}.new")))?;
     }
     let agents = home.join(AGENT_KEYS);
     for name in files::names(&agents)? {
         if name.strip_suffix(".new").is_some_and(is_instance_key_name) {
-            files::remove_if_there(&agents.join(name))?;
+            key_files::remove_if_there(layer, &agents.join(name))?;
         }
     }
-    tokens::remove_leftovers(&home.join(TOKENS))
+    tokens::remove_leftovers(layer, &home.join(TOKENS))
 }

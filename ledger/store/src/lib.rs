@@ -18,8 +18,8 @@ mod lock;
 mod memory;
 mod rebuild;
 
-pub use content::INLINE_BYTES_MAX;
-pub use disk::{CACHE_BYTES_DEFAULT, DiskStore, Snapshot, StoreStats};
+pub use content::{INLINE_BYTES_MAX, is_content_row};
+pub use disk::{CACHE_BYTES_DEFAULT, DiskStore, Snapshot, StoreStats, is_journal_row};
 pub use error::{OpenError, TokenError};
 pub use fault::DISK_FULL;
 pub use home::{HOME_VERSION, Home, OpenMode, read_token};
@@ -27,7 +27,7 @@ pub use memory::{MemorySnapshot, MemoryStore};
 pub use rebuild::{RebuildError, RebuildReport, Rebuildable, rebuild};
 
 /// The version of the tables this crate reads and writes.
-pub const STORE_VERSION: u32 = 1;
+pub const STORE_VERSION: u32 = 2;
 
 /// The key in the table `Meta` under which every store holds its version, as four big-endian bytes.
 pub const VERSION_KEY: &[u8] = b"version";

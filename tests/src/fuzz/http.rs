@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kwoon_daemon::Service;
-use kwoon_keys::files::write_private;
+use kwoon_keys::files::{Os, write_private};
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::Code;
@@ -27,7 +27,7 @@ pub const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 4000);
 /// Bytes of a body that the daemon reads as a request: few, so that inputs go beyond.
 const BODY_BYTES_MAX: u64 = 1024;
 /// Facts after which another daemon is begun, so that none gets large.
-const FACTS_MAX: u64 = 512;
+const FACTS_MAX: u64 = 64;
 /// The largest response: the OpenAPI document is the largest there is.
 const RESPONSE_BYTES_MAX: usize = 2 << 20;
 
@@ -125,7 +125,7 @@ impl Daemon {
 
 fn write_token(home: &Path, name: &str) {
     let token = format!("{TOKEN}\n");
-    write_private(&home.join("tokens").join(name), token.as_bytes()).expect("a token file");
+    write_private(&Os, &home.join("tokens").join(name), token.as_bytes()).expect("a token file");
 }
 
 /// Everything that was received is whole responses, and none of them says that the daemon failed.

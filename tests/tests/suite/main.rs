@@ -5,6 +5,7 @@
 mod assignments;
 mod clock;
 mod content;
+mod crash;
 mod crowd;
 mod documents;
 mod entries;

@@ -119,10 +119,8 @@ fn nothing_reaches_the_disk_of_a_store_that_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Disk::default();
     let store = disk.open(dir.path()).unwrap();
-    for version in [&2u32.to_be_bytes()[..], &[0; 4], b"", b"long value"] {
-        let mut batch = Batch::default();
-        batch.rows.insert((Table::Meta, VERSION_KEY.to_vec()), Some(version.to_vec()));
-        store.commit(batch).unwrap();
+    for version in [&(STORE_VERSION + 1).to_be_bytes()[..], &[0; 4], b"", b"long value"] {
+        store.set_version(version);
         let before = disk.all();
         let copy = Disk::of(&before);
         let error = copy.open(dir.path()).unwrap_err();
@@ -134,7 +132,7 @@ fn nothing_reaches_the_disk_of_a_store_that_is_refused() {
 /// Reads all there is; how often that failed.
 fn read_all(store: &DiskStore) -> usize {
     let mut failures = 0;
-    let snapshot = store.snapshot().unwrap();
+    let Ok(snapshot) = store.snapshot() else { return 1 };
     for table in Table::ALL {
         for order in [Order::Rising, Order::Falling] {
             failures += usize::from(snapshot.prefix(table, b"", order, 10_000).is_err());

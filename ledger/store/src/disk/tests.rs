@@ -72,14 +72,84 @@ fn rows_are_there_after_a_stop_without_a_close() {
     batch.rows.insert((Table::Log, b"never there".to_vec()), None);
     store.commit(batch).unwrap();
     drop(store);
-    let snapshot = at.open().snapshot().unwrap();
-    assert!(snapshot.get(Table::Log, b"a").is_err(), "the store was dropped");
     let store = at.open();
     let snapshot = store.snapshot().unwrap();
     assert_eq!(snapshot.get(Table::Log, b"a").unwrap().unwrap(), b"new");
     assert_eq!(snapshot.get(Table::Log, b"b").unwrap(), None);
     assert_eq!(snapshot.get(Table::Seals, b"").unwrap().unwrap(), b"empty key");
     assert_eq!(snapshot.get(Table::Derived, b"a").unwrap(), None);
+}
+
+#[test]
+fn a_snapshot_of_a_store_that_was_dropped_gives_an_error() {
+    let at = At::new();
+    let store = at.open();
+    store.commit(row(Table::Log, b"a", b"1")).unwrap();
+    store.settle().unwrap();
+    let snapshot = store.snapshot().unwrap();
+    drop(store);
+    assert!(snapshot.get(Table::Log, b"a").is_err());
+}
+
+#[test]
+fn a_commit_that_the_journal_has_no_room_for_goes_into_the_tables_with_all_before_it() {
+    let at = At::new();
+    let store = at.open();
+    store.commit(row(Table::Log, b"a", b"small")).unwrap();
+    let before = store.snapshot().unwrap();
+    let large = vec![7; journal::JOURNAL_BYTES_MAX];
+    store.commit(row(Table::Log, b"b", &large)).unwrap();
+    assert!(store.recent().is_empty());
+    store.commit(row(Table::Log, b"a", b"small again")).unwrap();
+    assert_eq!(before.prefix(Table::Log, b"", Order::Rising, 9).unwrap().len(), 1);
+    drop(before);
+    drop(store);
+    let store = at.open();
+    let snapshot = store.snapshot().unwrap();
+    let rows = snapshot.prefix(Table::Log, b"", Order::Rising, 9).unwrap();
+    assert!(rows == [(b"a".to_vec(), b"small again".to_vec()), (b"b".to_vec(), large)]);
+}
+
+#[test]
+fn a_store_without_a_journal_gets_one() {
+    let at = At::new();
+    let store = at.open();
+    store.commit(row(Table::Log, b"a", b"1")).unwrap();
+    store.settle().unwrap();
+    store.set_version(&1u32.to_be_bytes());
+    let remove = |transaction: &WriteTransaction| Ok(assert!(transaction.delete_table(journal::JOURNAL)?));
+    store.transact(remove).unwrap();
+    drop(store);
+    let store = at.open();
+    store.commit(row(Table::Log, b"b", b"2")).unwrap();
+    drop(store);
+    let store = at.open();
+    assert_eq!(store.snapshot().unwrap().prefix(Table::Log, b"", Order::Rising, 9).unwrap().len(), 2);
+}
+
+#[test]
+fn a_journal_that_is_not_whole_is_damage() {
+    let damages: [fn(&mut redb::Table<'_, u64, &[u8]>); 4] = [
+        |journal| drop(journal.remove(1).unwrap()),
+        |journal| drop(journal.remove(0).unwrap()),
+        |journal| drop(journal.insert(0, 5u64.to_be_bytes().as_slice()).unwrap()),
+        |journal| drop(journal.insert(2, b"no rows".as_slice()).unwrap()),
+    ];
+    for damage in damages {
+        let at = At::new();
+        let store = at.open();
+        store.commit(row(Table::Log, b"a", b"1")).unwrap();
+        store.commit(row(Table::Log, b"b", b"2")).unwrap();
+        store
+            .transact(|transaction| {
+                damage(&mut transaction.open_table(journal::JOURNAL)?);
+                Ok(())
+            })
+            .unwrap();
+        drop(store);
+        let error = DiskStore::open(&at.home, CACHE_BYTES_DEFAULT).unwrap_err();
+        assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    }
 }
 
 #[test]
@@ -385,6 +455,9 @@ fn disk_and_memory_answer_alike() {
         }
         if random.below(3) == 0 {
             earlier = now;
+        }
+        if random.below(7) == 0 {
+            disk.settle().unwrap();
         }
         if random.below(20) == 0 {
             let kept = memory.snapshot().unwrap();

@@ -1,10 +1,9 @@
 //! Bearer tokens, one file each.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use kwoon_keys::files::{self as key_files, FileError};
+use kwoon_keys::files::{self as key_files, FileError, FileLayer};
 use kwoon_keys::id::base32;
 use zeroize::Zeroizing;
 
@@ -40,14 +39,14 @@ impl Home {
         let dir = self.tokens_dir();
         let path = dir.join(name);
         let io_error = |source| TokenError::File(FileError::Io { path: path.clone(), source });
-        files::make_durable_dir(&dir).map_err(io_error)?;
+        files::make_durable_dir(&*self.layer, &dir).map_err(io_error)?;
         let random = key_files::random().map_err(io_error)?;
         let mut token = Zeroizing::new(String::with_capacity(64));
         token.push_str(PREFIX);
         base32().encode_append(random.as_ref(), &mut token);
         token.push('\n');
-        files::write(&temporary(&dir, name), &path, token.as_bytes()).map_err(io_error)?;
-        files::sync_dir(&dir).map_err(io_error)?;
+        key_files::replace(&*self.layer, &temporary(&dir, name), &path, token.as_bytes()).map_err(io_error)?;
+        self.layer.sync_dir(&dir).map_err(io_error)?;
         token.pop();
         Ok(token)
     }
@@ -58,11 +57,20 @@ fn temporary(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!(".{name}.new"))
 }
 
-pub(super) fn remove_leftovers(dir: &Path) -> io::Result<()> {
+/// Makes durable what is there. A process may have been killed between giving a token its name and the sync; read back, it
+/// would be given out and could be lost after.
+pub(crate) fn settle(layer: &dyn FileLayer, home: &Path) -> io::Result<()> {
+    match layer.sync_dir(&home.join(TOKENS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        synced => synced,
+    }
+}
+
+pub(super) fn remove_leftovers(layer: &dyn FileLayer, dir: &Path) -> io::Result<()> {
     for name in files::names(dir)? {
         let token = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".new"));
         if token.is_some_and(is_token_name) {
-            fs::remove_file(dir.join(name))?;
+            layer.remove(&dir.join(name))?;
         }
     }
     Ok(())

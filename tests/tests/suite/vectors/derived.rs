@@ -142,10 +142,10 @@ fn add_texts(vectors: &mut Vectors) {
 
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("key");
-    files::write_pair(&path, "host", &host()).expect("written");
+    files::write_pair(&files::Os, &path, "host", &host()).expect("written");
     let text = std::fs::read_to_string(&path).expect("a text");
     vectors.add("derivations", "key file of a host", json!({"inputs": {"key": "host"}, "output": text}));
-    files::write_pair(&path, "owner", &owner()).expect("written");
+    files::write_pair(&files::Os, &path, "owner", &owner()).expect("written");
     let text = std::fs::read_to_string(&path).expect("a text");
     vectors.add("derivations", "key file of an owner", json!({"inputs": {"key": "owner"}, "output": text}));
     let keys = InstanceKeys {
@@ -154,7 +154,7 @@ fn add_texts(vectors: &mut Vectors) {
         opening: encryption_key(),
         secrets: vec![secret(), RequestSecret::new([0x08; 32])],
     };
-    files::write_instance(&path, &keys).expect("written");
+    files::write_instance(&files::Os, &path, &keys).expect("written");
     let text = std::fs::read_to_string(&path).expect("a text");
     let body = text.lines().nth(1).expect("a second line");
     let bytes = kwoon_keys::id::base32().decode(body.as_bytes()).expect("base32");
