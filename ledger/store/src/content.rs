@@ -56,6 +56,11 @@ pub(crate) fn read_row(row: &[u8]) -> Option<(Salt, Place<'_>)> {
     Some((Salt::new(*salt), place))
 }
 
+/// Whether bytes are what a row of the table `content` may be.
+pub fn is_content_row(bytes: &[u8]) -> bool {
+    read_row(bytes).is_some()
+}
+
 /// Whether salt and bytes are what the commitment of this hash was made to.
 pub(crate) fn opens(hash: &Digest, salt: &Salt, bytes: &[u8]) -> bool {
     Commitment::to(salt, bytes).hash == *hash

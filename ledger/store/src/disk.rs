@@ -29,6 +29,7 @@ use redb::{
     WriteTransaction,
 };
 
+pub use self::journal::is_journal_row;
 use self::journal::{CONTENT_SLOT, Recent, Rows, SLOTS, definition_of, slot};
 use self::live::{Live, Watch};
 use crate::content::{self, CONTENT, ContentFiles, Place};

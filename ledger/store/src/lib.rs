@@ -20,8 +20,8 @@ mod memory;
 mod rebuild;
 
 pub use backup::{BackupError, BackupReport};
-pub use content::INLINE_BYTES_MAX;
-pub use disk::{CACHE_BYTES_DEFAULT, DiskStore, Snapshot, StoreStats};
+pub use content::{INLINE_BYTES_MAX, is_content_row};
+pub use disk::{CACHE_BYTES_DEFAULT, DiskStore, Snapshot, StoreStats, is_journal_row};
 pub use error::{OpenError, TokenError};
 pub use fault::DISK_FULL;
 pub use home::{HOME_VERSION, Home, OpenMode, read_token};

@@ -29,7 +29,7 @@ pub const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 4000);
 /// Bytes of a body that the daemon reads as a request: few, so that inputs go beyond.
 const BODY_BYTES_MAX: u64 = 1024;
 /// Facts after which another daemon is begun, so that none gets large.
-const FACTS_MAX: u64 = 512;
+const FACTS_MAX: u64 = 64;
 /// The largest response: the OpenAPI document is the largest there is.
 const RESPONSE_BYTES_MAX: usize = 2 << 20;
 

@@ -138,6 +138,9 @@ fn of_text() -> Vec<Vec<u8>> {
         add(text::files, file.unwrap_or_default().replace("\\n", "\n").as_bytes());
     }
     add(text::files, format!("{TOKEN}\n").as_bytes());
+    // A row of the journal: two rows of tables, one of which ends; a row of content.
+    add(text::files, &[0x82, 0x83, 0x07, 0x42, 0x01, 0x02, 0x41, 0x03, 0x83, 0x06, 0x41, 0x79, 0xf6]);
+    add(text::files, &[&[7; 32][..], &[0], b"text"].concat());
     for time in [0, 1_796_040_000_000, 253_402_300_799_999, i64::MAX as u64, u64::MAX] {
         add(text::time, &time.to_be_bytes());
     }

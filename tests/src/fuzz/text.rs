@@ -1,5 +1,5 @@
-//! Everything that is read from text: ids, tickets, words and numbers of arguments, cursors, JSON, `config.toml`, tokens
-//! and key files.
+//! Everything that is read from text: ids, tickets, words and numbers of arguments, cursors, JSON and `config.toml`; and
+//! what stands in files of a home: tokens, keys, and rows of the store that are not the ledger's.
 //!
 //! The first byte picks what the rest is read as. What is accepted has one spelling, which is what is shown.
 
@@ -14,7 +14,7 @@ use kwoon_ledger::index::{Cursor, Short};
 use kwoon_ledger::limits::{DURATION_MAX, DURATION_MIN, Limits};
 use kwoon_ledger::refusal::{Code, Detail, Refusal};
 use kwoon_ledger::time::Time;
-use kwoon_store::read_token;
+use kwoon_store::{is_content_row, is_journal_row, read_token};
 use kwoon_sync::answer::shown;
 use kwoon_sync::argument::{self, AgentName, Arguments, DurationText, EntryRef, Key, Limit, MaxBytes, WaitMs};
 use kwoon_sync::ticket::Ticket;
@@ -181,6 +181,10 @@ pub(super) fn files(bytes: &[u8]) {
     let key = pair_of(bytes, "host").or_else(|| pair_of(bytes, "owner"));
     assert!(key.is_none_or(|key| key.public().is_sound()));
     assert!(instance_of(bytes).is_none_or(|keys| !keys.secrets.is_empty()));
+    if is_journal_row(bytes) {
+        assert!(!is_journal_row(&bytes[..bytes.len() - 1]), "a commit that was cut short is none");
+    }
+    assert!(bytes.len() >= 33 || !is_content_row(bytes));
 }
 
 /// A time is shown whatever it is, and a text with names is filled in whatever they are.

@@ -55,6 +55,11 @@ fn code(slot: usize) -> u8 {
     }
 }
 
+/// Whether bytes are what a commit may have left in the journal.
+pub fn is_journal_row(bytes: &[u8]) -> bool {
+    Rows::decode(bytes).is_some()
+}
+
 type Value = Option<Arc<[u8]>>;
 
 /// The rows of one commit: slot, key, and the new value or its end.
