@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
+pub mod compare;
 pub mod conformance;
 pub mod forge;
 pub mod hall;
+pub mod model;
 
 pub use hall::{Agent, Hall, content, effects, merge, owner, text};
 
