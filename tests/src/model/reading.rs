@@ -45,7 +45,9 @@ impl Model {
         match (operation, caller) {
             ("agent_list", Caller::Agent(_)) => return Err("owner_required"),
             ("agent_list", _) => {
-                return self.list(operation, (0..self.agents.len()).map(|agent| self.agent_row(agent)).collect());
+                let mut agents: Vec<usize> = (0..self.agents.len()).collect();
+                agents.sort_by_key(|agent| self.agents[*agent].created_at);
+                return self.list(operation, agents.into_iter().map(|agent| self.agent_row(agent)).collect());
             }
             ("agent_get", _) => return result(self.agent_get(caller, given)?),
             _ => {}

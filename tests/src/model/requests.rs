@@ -61,7 +61,9 @@ impl Model {
         }
         for action in given.list("after").into_iter().flatten() {
             let action = super::place("act", action.as_str().expect("an action"));
-            if !action.is_some_and(|action| self.requests.get(action).is_some_and(|made| made.caller == caller)) {
+            let made = action.and_then(|action| self.requests.get(action));
+            // What found what it asked for is no action of its own.
+            if !made.is_some_and(|made| made.caller == caller && made.done.existing.is_none()) {
                 return Err("invalid_argument");
             }
         }

@@ -47,15 +47,21 @@ impl Chooser<'_> {
             Kind::CreateMemory => self.create_memory(),
             Kind::UpdateMemory => self.update_memory(),
             Kind::ShowMemory => {
-                let operation = self.choices.word(&["memory_publish", "memory_publish", "memory_unpublish"]);
-                self.on_memory(operation)
+                let mut call = self.on_memory("memory_publish");
+                let memory = call.arguments["memory"].as_str().and_then(|id| place("mem", id));
+                let public =
+                    memory.and_then(|memory| self.model.memories.get(memory)).is_some_and(|memory| memory.public);
+                if public != self.choices.chance(10) {
+                    call.operation = "memory_unpublish";
+                }
+                call
             }
             Kind::WithdrawMemory => self.on_memory("memory_withdraw"),
             Kind::CreateThread => self.create_thread(),
             Kind::Issue => self.issue(),
             Kind::VoidAdmission => self.on_thread("admission_void", true),
             Kind::Join => self.join(),
-            Kind::Leave => self.on_thread("thread_leave", false),
+            Kind::Leave => self.leave(),
             Kind::Close => self.on_thread("thread_close", true),
             Kind::Remove => self.on_member("member_remove"),
             Kind::Role => self.on_member("member_role"),
@@ -88,19 +94,38 @@ impl Chooser<'_> {
         handle(kind, if number < count { number } else { NONE })
     }
 
+    /// Somebody, mostly who can act.
     fn agent(&mut self) -> usize {
-        self.choices.below(self.model.agents.len())
+        let all = self.model.agents.len();
+        let active: Vec<usize> = (0..all).filter(|agent| self.model.is_active(*agent)).collect();
+        match self.choices.chance(90).then(|| self.choices.of(&active)).flatten() {
+            Some(agent) => agent,
+            None => self.choices.below(all),
+        }
     }
 
-    /// A thread by its handle; now and then one that is not there.
+    /// A thread by its handle, mostly an open one; now and then one that is not there.
     fn thread(&mut self) -> (usize, String) {
         if self.choices.chance(1) {
             return (0, handle("thr", NONE));
         }
-        // The first thread is where most things happen.
-        let count = if self.choices.chance(40) { self.model.threads.len() } else { 1 };
-        let thread = self.choices.below(count);
+        let all = self.model.threads.len();
+        let open: Vec<usize> = (0..all).filter(|thread| self.model.threads[*thread].open).collect();
+        // The first open one is where most things happen.
+        let thread = match open.first() {
+            Some(first) if self.choices.chance(65) => *first,
+            Some(_) if self.choices.chance(75) => self.choices.of(&open).expect("one"),
+            _ => self.choices.below(all),
+        };
         (thread, handle("thr", thread))
+    }
+
+    /// Members on whom something in a thread hangs: who owe something, or have offered work that has not ended.
+    fn busy(&self, thread: usize) -> Vec<usize> {
+        let owed = self.model.obligations.iter().filter(|owed| owed.thread == thread).map(|owed| owed.bearer);
+        let work = self.model.assignments.iter().filter(|work| work.thread == thread && !work.is_final());
+        let concerned = owed.chain(work.map(|work| work.creator));
+        concerned.filter(|agent| self.model.member(thread, *agent).is_some()).collect()
     }
 
     /// Mostly one of these, else anybody.
@@ -165,7 +190,7 @@ impl Chooser<'_> {
         let memories = 0..self.model.memories.len();
         let good = |number: &usize| {
             let memory = &self.model.memories[*number];
-            memory.author != me && memory.is_shown() || memory.author == me
+            memory.author == me || memory.is_shown()
         };
         let pinnable: Vec<usize> = memories.filter(good).collect();
         let memory = match self.choices.chance(75).then(|| self.choices.of(&pinnable)).flatten() {
@@ -291,7 +316,24 @@ impl Chooser<'_> {
         Call { caller: Caller::Agent(me), operation, arguments }
     }
 
+    /// Whether there is no work in a state, and what leads there is to be done instead.
+    fn lacks(&mut self, state: &str) -> bool {
+        !self.model.assignments.iter().any(|work| work.state == state) && self.choices.chance(85)
+    }
+
+    fn offer(&mut self) -> Call {
+        let mut call = self.post();
+        let thread = call.arguments["thread"].as_str().and_then(|id| place("thr", id)).unwrap_or(0);
+        if thread < self.model.threads.len() && call.arguments.get("assign").is_none() {
+            call.arguments["assign"] = self.assign(thread);
+        }
+        call
+    }
+
     fn take(&mut self) -> Call {
+        if self.lacks("offered") {
+            return self.offer();
+        }
         let mut call = self.on_assignment("assignment_take", "offered", false);
         if self.choices.chance(25) {
             call.arguments["output"] = self.output(call.caller);
@@ -300,6 +342,9 @@ impl Chooser<'_> {
     }
 
     fn deliver(&mut self) -> Call {
+        if self.lacks("taken") {
+            return self.take();
+        }
         let mut call = self.on_assignment("assignment_deliver", "taken", false);
         call.arguments["output"] = self.output(call.caller);
         call
@@ -328,6 +373,9 @@ impl Chooser<'_> {
     }
 
     fn judge(&mut self) -> Call {
+        if self.lacks("delivered") {
+            return self.deliver();
+        }
         if self.choices.chance(50) {
             return self.on_assignment("assignment_accept", "delivered", true);
         }
@@ -423,19 +471,41 @@ impl Chooser<'_> {
             Some(ticket) => handle("tic", ticket),
             None => self.any("tic", tickets),
         };
-        let me = self.agent();
+        let thread =
+            place("tic", &ticket).and_then(|ticket| self.model.tickets.get(ticket)).map(|ticket| ticket.thread);
+        let strangers = (0..self.model.agents.len()).filter(|agent| {
+            thread.is_some_and(|thread| self.model.member(thread, *agent).is_none()) && self.model.is_active(*agent)
+        });
+        let strangers = if self.choices.chance(75) { strangers.collect() } else { Vec::new() };
+        let me = self.one_of(strangers);
         Call { caller: Caller::Agent(me), operation: "thread_join", arguments: json!({"ticket": ticket}) }
     }
 
     fn on_member(&mut self, operation: &'static str) -> Call {
         let mut call = self.on_thread(operation, true);
         let thread = place("thr", call.arguments["thread"].as_str().expect("a handle")).unwrap_or(0);
-        let members = self.model.threads.get(thread).map(|thread| &thread.members);
-        let members = members.into_iter().flatten().map(|member| member.agent).collect();
-        let agent = self.one_of(members);
+        let members = match self.model.threads.get(thread) {
+            Some(_) if self.choices.chance(50) => self.busy(thread),
+            Some(found) => found.members.iter().map(|member| member.agent).collect(),
+            None => Vec::new(),
+        };
+        let others = members.iter().copied().filter(|agent| Caller::Agent(*agent) != call.caller).collect();
+        let agent = if self.choices.chance(80) { self.one_of(others) } else { self.one_of(members) };
         call.arguments["agent"] = json!(handle("agt", agent));
         if operation == "member_role" {
             call.arguments["role"] = json!(self.choices.word(&["observer", "speaker", "governor"]));
+        }
+        call
+    }
+
+    /// Leaves a thread, mostly where something hangs on that.
+    fn leave(&mut self) -> Call {
+        let mut call = self.on_thread("thread_leave", false);
+        let thread = place("thr", call.arguments["thread"].as_str().expect("a handle")).unwrap_or(0);
+        if thread < self.model.threads.len() && self.choices.chance(60) {
+            let leaving: Vec<usize> =
+                self.busy(thread).into_iter().filter(|agent| !self.model.is_last_governor(thread, *agent)).collect();
+            call.caller = self.choices.of(&leaving).map_or(call.caller, Caller::Agent);
         }
         call
     }

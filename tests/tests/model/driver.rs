@@ -16,7 +16,7 @@ use crate::steps::{Sequence, sequences};
 use crate::world::{Figures, run};
 
 /// Steps of a sequence at most.
-const STEPS_MAX: usize = 60;
+const STEPS_MAX: usize = 100;
 /// Sequences of an ordinary run.
 const SEQUENCES: u64 = 60;
 /// Shorter sequences that are tried before one is told that fails.
