@@ -185,7 +185,12 @@ impl Model {
 
     /// The output of a call (T4.4).
     fn output(&self, me: usize, number: usize, given: Arguments<'_>) -> Result<Output, Code> {
-        let text = given.own_text("text").map(|text| (text, media_type(given)));
+        let structured = self.assignments[number].terms.output_schema.is_some();
+        let media = match given.get("media_type") {
+            None if structured => "application/json".to_owned(),
+            _ => media_type(given),
+        };
+        let text = given.own_text("text").map(|text| (text, media));
         let named = given.list("memories").map_or(&[] as &[Value], |memories| memories);
         if named.len() as u64 > self.limits.output_memories_max {
             return Err("content_too_large");
@@ -199,7 +204,6 @@ impl Model {
         });
         let memories: Vec<Pin> = pins.collect::<Result<_, _>>()?;
         let is_json = |text: &str| serde_json::from_str::<Value>(text).is_ok();
-        let structured = self.assignments[number].terms.output_schema.is_some();
         if structured && !text.as_ref().is_some_and(|(text, _)| is_json(text)) || text.is_none() && memories.is_empty()
         {
             return Err("invalid_output");

@@ -227,15 +227,17 @@ impl<'a> World<'a> {
 
     /// Calls that reach the host at the same time.
     fn round(&mut self, calls: &[Call]) -> Result<(), String> {
+        // A round without calls would be a wake of the host.
+        if calls.is_empty() {
+            return Ok(());
+        }
         let spelt: Vec<_> = calls
             .iter()
             .map(|call| (self.caller(call.caller), call.operation, self.names.spell(&call.arguments)))
             .collect();
         let made: Vec<_> = spelt.iter().map(|(caller, name, arguments)| (caller, *name, arguments.clone())).collect();
         let answers = self.hall.round(&made);
-        if !calls.is_empty() {
-            self.recorded = self.hall.now.0.max(self.recorded);
-        }
+        self.recorded = self.hall.now.0.max(self.recorded);
         for (call, answer) in calls.iter().zip(answers) {
             let expected = self.model.act(call.caller, call.operation, &call.arguments);
             self.figures.actions += 1;
