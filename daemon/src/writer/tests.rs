@@ -69,7 +69,7 @@ struct At {
     home: Arc<Home>,
     disk: Disk,
     handle: Handle,
-    writing: std::thread::JoinHandle<()>,
+    writing: JoinHandle<()>,
     calls: u8,
 }
 
