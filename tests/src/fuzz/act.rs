@@ -14,7 +14,7 @@ use super::world::{World, shown};
 use crate::{Agent, Hall};
 
 /// Calls of one input at most.
-const CALLS_MAX: usize = 12;
+pub(super) const CALLS_MAX: usize = 12;
 
 static WORLD: LazyLock<World> = LazyLock::new(World::new);
 

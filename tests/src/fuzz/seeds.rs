@@ -323,19 +323,38 @@ fn of_http() -> Vec<Vec<u8>> {
     seeds.collect()
 }
 
+/// Calls that between them read and change most of a thread.
+const AROUND: &Calls = &[
+    ("member_remove", 1, r#"{"thread":"$t","agent":"$B"}"#),
+    ("member_role", 1, r#"{"thread":"$t","agent":"$B","role":"observer"}"#),
+    ("entry_post", 1, r#"{"thread":"$t","text":"a","ask":["$B"],"reply_to":2}"#),
+    ("entry_handle", 2, r#"{"thread":"$t","entry":3}"#),
+    ("thread_close", 1, r#"{"thread":"$t"}"#),
+    ("thread_join", 5, r#"{"ticket":"$k"}"#),
+    ("assignment_take", 2, r#"{"assignment":"$o"}"#),
+    ("assignment_accept", 1, r#"{"assignment":"$d"}"#),
+    ("memory_update", 1, r#"{"memory":"$m","text":"y"}"#),
+    ("agent_deactivate", 0, r#"{"agent":"$B"}"#),
+    ("working_set", 2, r#"{"object":"$t"}"#),
+    ("ledger_verify", 0, r#"{"object":"$t"}"#),
+];
+
 fn of_store() -> Vec<Vec<u8>> {
     let derived = u8::try_from(Table::ALL.len() - 1).expect("few tables");
+    let cells = derived + 1;
     let mut seeds = Vec::new();
     for (at, calls) in CALLS.iter().enumerate() {
-        for (operation, caller, arguments) in calls.iter().filter(|(operation, ..)| *operation != "+") {
-            let call = lines(&[(operation, *caller, arguments)]);
-            // A row of the derived table, of another table, a number in one, and texts that are no UTF-8.
-            let row = u8::try_from(at * 3 % 251).expect("a byte");
-            seeds.push([&[0, 1, derived, row, 0, 7, 0x05, 1, 0, 0xff], &call[..]].concat());
-            seeds.push([&[2, 1, row % derived, row, 0, 7, 0x05, 2, 0, 0x01], &call[..]].concat());
-            seeds.push([&[0, 1, derived, row, 0, 4, row, 9], &call[..]].concat());
-            seeds.push([&[0x21, 0, 0xff, 0xfe], &call[..]].concat());
-        }
+        let calls: Vec<_> = calls.iter().filter(|(operation, ..)| *operation != "+").copied().collect();
+        let calls = lines(&calls);
+        let row = u8::try_from(at * 3).expect("few calls");
+        // A row of the derived table, of another table, a number in a cell, and texts that are no UTF-8.
+        seeds.push([&[0, 1, derived, row, 0, 7, 0x05, 1, 0, 0xff], &calls[..]].concat());
+        seeds.push([&[2, 1, row % derived, row, 0, 7, 0x05, 2, 0, 0x01], &calls[..]].concat());
+        seeds.push([&[0, 1, cells, row, 0, 4, row, 9], &calls[..]].concat());
+        seeds.push([&[0x21, 0, 0xff, 0xfe], &calls[..]].concat());
+    }
+    for row in 0..128 {
+        seeds.push([&[0, 2, cells, row, 0, 4, row, 0, cells, row, 0, 4, row + 3, 9], &lines(AROUND)[..]].concat());
     }
     seeds.push(vec![4, 0]);
     seeds.extend((0..40).map(|row| vec![4, 1, row % derived, row, 0, 7, 0x05, 9, 0, 0x01]));
