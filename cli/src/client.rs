@@ -18,6 +18,8 @@ use crate::home::{Home, Running};
 
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// The largest request that is sent: of a larger one the daemon does not read the end, so its answer may not get here.
+const REQUEST_BYTES_MAX: usize = 256 << 20;
 /// How long the daemon may take to accept a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// How long it may take to say that it lives.
@@ -92,16 +94,20 @@ impl Client {
     /// Calls an operation. Waits for the answer as long as that takes.
     ///
     /// # Errors
-    /// If there is no daemon, or it does not answer.
+    /// If there is no daemon, it does not answer, or there is more to send than it reads.
     pub fn call(&self, operation: &str, token: &str, arguments: &Value) -> Result<Answer, Failure> {
         let running = self.daemon()?;
+        let body = arguments.to_string();
+        if body.len() > REQUEST_BYTES_MAX {
+            return Err(Failure::Usage("what is to be sent is larger than 256 MiB".to_owned()));
+        }
         let request = Request::builder()
             .method(Method::POST)
             .uri(format!("/v1/{operation}"))
             .header(HOST, host_header(&running))
             .header(AUTHORIZATION, format!("Bearer {token}"))
             .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(arguments.to_string())))
+            .body(Full::new(Bytes::from(body)))
             .map_err(|error| Failure::Failed(format!("cannot make a request: {error}")))?;
         self.runtime.block_on(self.send(&running, request))
     }

@@ -36,6 +36,8 @@ impl Exit {
     pub fn of(envelope: &Value) -> Self {
         match envelope["ok"].as_bool() {
             Some(true) if envelope["standing"] == "pending" => Self::Pending,
+            // A verification was made, and found something wrong.
+            Some(true) if envelope["result"]["sound"] == false => Self::Failed,
             Some(true) => Self::Done,
             Some(false) => match envelope["error"]["code"].as_str() {
                 Some("unauthenticated" | "owner_required" | "forbidden_host") => Self::NotAuthorised,
@@ -104,6 +106,8 @@ mod tests {
         assert_eq!(Exit::of(&json!({"ok": true, "standing": "sealed"})), Exit::Done);
         assert_eq!(Exit::of(&json!({"ok": true, "standing": "overturned"})), Exit::Done);
         assert_eq!(Exit::of(&json!({"ok": true, "standing": "pending"})), Exit::Pending);
+        assert_eq!(Exit::of(&json!({"ok": true, "standing": "sealed", "result": {"sound": true}})), Exit::Done);
+        assert_eq!(Exit::of(&json!({"ok": true, "standing": "sealed", "result": {"sound": false}})), Exit::Failed);
         for code in ["thread_closed", "not_found", "invalid_argument", "not_governor", "rate_limited", "not_sealing"] {
             assert_eq!(Exit::of(&refused(code)), Exit::Refused, "{code}");
         }

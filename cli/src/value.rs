@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use clap::ArgMatches;
+use kwoon_sync::argument;
 use kwoon_sync::operations::{Operation, Who};
 use serde_json::{Map, Value};
 
@@ -90,6 +91,11 @@ impl<'a> Sources<'a> {
         let digits = || !raw.word().is_empty() && raw.word().bytes().all(|byte| byte.is_ascii_digit());
         match field.kind {
             Kind::Text => Ok(Value::String(raw.text())),
+            // The daemon may have been started elsewhere, so it takes no path that depends on where it is.
+            Kind::Word if field.name == "path" => match std::path::absolute(raw.word()) {
+                Ok(path) => path.to_str().map(Value::from).ok_or_else(|| wrong("UTF-8 where it is")),
+                Err(_) => Err(wrong("a path")),
+            },
             Kind::Word => Ok(Value::String(raw.word().to_owned())),
             Kind::Integer => {
                 let number: Result<i64, _> = raw.word().parse();
@@ -139,7 +145,8 @@ fn is_file(given: &str) -> bool {
 }
 
 fn json(flag: &str, raw: &Raw) -> Result<Value, Failure> {
-    serde_json::from_str(raw.word()).map_err(|error| {
+    // As strictly as the daemon reads, which never sees what was written twice here.
+    argument::read_json(raw.word().as_bytes()).map_err(|error| {
         Failure::Usage(format!("--{flag} takes JSON, and this is none: {error}; give JSON, or @FILE with JSON in it"))
     })
 }

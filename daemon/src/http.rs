@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +16,7 @@ use kwoon_ledger::storage::Store;
 use kwoon_store::DiskStore;
 use kwoon_sync::answer::{Answer, internal, refusal_json};
 use kwoon_sync::argument::{self, Arguments, WaitMs};
+use kwoon_sync::check::Finding;
 use kwoon_sync::control::{take_as, take_control};
 use kwoon_sync::host::Request;
 use kwoon_sync::operations::{self, Operation};
@@ -24,12 +25,15 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
+use crate::files;
 use crate::writer::{Handle, wall_clock};
 
 /// A body larger than this is not even read to its end.
 const DRAINED_MAX: u64 = 256 << 20;
 /// How long a body may take in all.
 const BODY_TIME: Duration = Duration::from_secs(60);
+/// How long a body still comes that nobody waits for.
+const LINGER_TIME: Duration = Duration::from_secs(10);
 /// Reads that run at once.
 const READS_MAX: usize = 64;
 
@@ -93,16 +97,17 @@ async fn check_host(State(shared): State<Arc<Shared>>, request: HttpRequest<Body
     if names_daemon(request.headers(), request.uri().authority().map(|authority| authority.as_str()), shared.address) {
         next.run(request).await
     } else {
-        error(&Code::ForbiddenHost.into())
+        answered_early(error(&Code::ForbiddenHost.into()), request.into_body())
     }
 }
 
 /// Whether a request is addressed to this daemon: to its address, or to localhost at its port.
 fn names_daemon(headers: &HeaderMap, authority: Option<&str>, address: SocketAddr) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
-    let host = match (hosts.next(), hosts.next(), authority) {
-        (Some(host), None, _) => host.to_str().ok(),
-        (None, None, authority) => authority,
+    // A request line can name a host of its own; then both must be right.
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().ok(),
+        (None, None) => authority,
         _ => None,
     };
     let Some(host) = host else { return false };
@@ -111,7 +116,10 @@ fn names_daemon(headers: &HeaderMap, authority: Option<&str>, address: SocketAdd
         [address.to_string(), format!("127.0.0.1:{port}"), format!("localhost:{port}"), format!("[::1]:{port}")];
     // Clients leave the port out where it is the one of the scheme.
     let bare = if port == 80 { &["127.0.0.1", "localhost", "[::1]"][..] } else { &[] };
-    allowed.iter().map(String::as_str).chain(bare.iter().copied()).any(|name| host.eq_ignore_ascii_case(name))
+    let ours = |host: &str| {
+        allowed.iter().map(String::as_str).chain(bare.iter().copied()).any(|name| host.eq_ignore_ascii_case(name))
+    };
+    ours(host) && authority.is_none_or(ours)
 }
 
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
@@ -149,14 +157,14 @@ fn error(refusal: &Refusal) -> Response {
 
 async fn operation(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>) -> Response {
     let started = Instant::now();
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
     let name = parts.uri.path().strip_prefix("/v1/").unwrap_or_default().to_owned();
     let caller = bearer(&parts.headers).and_then(|token| shared.writer.caller(token));
     // Nobody waits for the body of a request that has no token.
-    let Some(caller) = caller else { return closing(error(&Code::Unauthenticated.into())) };
+    let Some(caller) = caller else { return answered_early(error(&Code::Unauthenticated.into()), body) };
     let limit = shared.writer.published().limits.request_bytes_max;
-    let answer = match read_body(&parts.headers, body, limit).await {
-        Err(problem) => return problem.response(limit),
+    let answer = match read_body(&parts.headers, &mut body, limit).await {
+        Err(problem) => return problem.response(limit, body),
         Ok(body) => match operations::find(&name) {
             Some(operation) if parts.method == Method::POST => {
                 call(&shared, caller, operation, body, trace_id(&parts.headers)).await
@@ -173,8 +181,11 @@ async fn operation(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>
     }
 }
 
+/// The token of a request. Of several none counts: which one was meant is not for this side to guess.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let value = value.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
@@ -189,7 +200,7 @@ fn trace_id(headers: &HeaderMap) -> Option<String> {
 
 /// Reads a body up to the limit. A larger one is read to its end and dropped, so that its sender gets the answer; beyond
 /// 256 MiB the connection is given up.
-async fn read_body(headers: &HeaderMap, mut body: Body, limit: u64) -> Result<Vec<u8>, BodyError> {
+async fn read_body(headers: &HeaderMap, body: &mut Body, limit: u64) -> Result<Vec<u8>, BodyError> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|bytes| bytes > DRAINED_MAX) {
         return Err(BodyError::Endless);
@@ -227,14 +238,31 @@ enum BodyError {
 }
 
 impl BodyError {
-    fn response(self, limit: u64) -> Response {
+    fn response(self, limit: u64, rest: Body) -> Response {
         match self {
             Self::TooLarge => error(&Refusal::too_large("body", limit)),
-            Self::Endless => closing(error(&Refusal::too_large("body", limit))),
+            Self::Endless => answered_early(error(&Refusal::too_large("body", limit)), rest),
             Self::Broken => closing(error(&Refusal::argument("body", "a whole body"))),
             Self::Slow => closing(error(&Refusal::argument("body", "sent within 60 s"))),
         }
     }
+}
+
+/// An answer to a request whose body has not come yet. What comes of it is dropped for a while: a connection that is
+/// closed over bytes nobody read is reset, and the answer can be lost with it (RFC 9112, 9.6).
+fn answered_early(response: Response, mut body: Body) -> Response {
+    if !body.is_end_stream() {
+        tokio::spawn(timeout(LINGER_TIME, async move {
+            let mut total = 0;
+            while let Some(Ok(frame)) = body.frame().await {
+                total += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if total > DRAINED_MAX {
+                    return;
+                }
+            }
+        }));
+    }
+    closing(response)
 }
 
 fn closing(mut response: Response) -> Response {
@@ -252,10 +280,13 @@ async fn call(
 ) -> Result<Answer, Refusal> {
     let mut arguments = argument::read(&body)?;
     drop(body);
-    if operation.is_action() {
+    let act = async |arguments, finding| {
         let mut entropy = [0; 32];
         getrandom::fill(&mut entropy).map_err(|_| internal())?;
-        return shared.writer.act(Request { caller, operation, arguments, entropy, trace_id }).await;
+        shared.writer.act(Request { caller, operation, arguments, entropy, trace_id, finding }).await
+    };
+    if operation.is_action() {
+        return act(arguments, None).await;
     }
     let wait = if operation.name == "turn" { take_wait(&mut arguments)? } else { Duration::ZERO };
     let waiting = if wait.is_zero() { None } else { shared.waits.try_acquire().ok() };
@@ -264,7 +295,10 @@ async fn call(
     let deadline = tokio::time::Instant::now() + wait;
     loop {
         commits.borrow_and_update();
-        let answer = read(shared, caller, operation, arguments.clone()).await?;
+        let answer = match read(shared, caller, operation, arguments.clone()).await? {
+            Ok(answer) => answer,
+            Err(finding) => return act(Arguments::new(), Some(finding)).await,
+        };
         let owes = answer.result["obligations"].as_array().is_none_or(|obligations| !obligations.is_empty());
         if waiting.is_none() || owes {
             return Ok(answer);
@@ -286,13 +320,14 @@ fn take_wait(arguments: &mut Arguments) -> Result<Duration, Refusal> {
     Ok(Duration::from_millis(wait.map_or(0, |wait| wait.0)))
 }
 
-/// Reads on a thread that may block, from one consistent state (V11).
+/// Reads on a thread that may block, from one consistent state (V11). The answer, or what was found in a file of which
+/// the writer is to keep something.
 async fn read(
     shared: &Arc<Shared>,
     caller: Caller,
     operation: &'static Operation,
     arguments: Arguments,
-) -> Result<Answer, Refusal> {
+) -> Result<Result<Answer, Finding>, Refusal> {
     let permit = Arc::clone(&shared.reads).acquire_owned().await.map_err(|_| Refusal::from(Code::Stopping))?;
     let shared = Arc::clone(shared);
     let reading = tokio::task::spawn_blocking(move || {
@@ -312,15 +347,24 @@ async fn read(
             caller,
             as_agent,
         };
-        operation.read(&view, arguments).map_err(|stop| match stop {
-            Stop::Refused(refusal) => refusal,
-            Stop::Unreadable(error) => unreadable(&error),
-        })
+        if operation.uses_a_file() {
+            let job = operation.job(&view, arguments).map_err(refused)?;
+            return files::carry_out(job, &view, (&shared.store, &snapshot));
+        }
+        operation.read(&view, arguments).map(Ok).map_err(refused)
     });
     reading.await.unwrap_or_else(|_| {
         tracing::error!(operation = operation.name, "a read failed");
         Err(internal())
     })
+}
+
+/// What a caller is told; what it is not told is logged.
+pub(crate) fn refused(stop: Stop) -> Refusal {
+    match stop {
+        Stop::Refused(refusal) => refusal,
+        Stop::Unreadable(error) => unreadable(&error),
+    }
 }
 
 fn unreadable(error: &kwoon_ledger::storage::ReadError) -> Refusal {
@@ -361,5 +405,10 @@ mod tests {
         assert!(!with(&["evil.example:4321"]));
         assert!(!with(&["127.0.0.1:4321.evil.example"]));
         assert!(!with(&["127.0.0.1:4321", "evil.example"]));
+        let mut headers = HeaderMap::new();
+        headers.append(header::HOST, HeaderValue::from_static("127.0.0.1:4321"));
+        assert!(names_daemon(&headers, Some("localhost:4321"), address));
+        assert!(!names_daemon(&headers, Some("evil.example"), address));
+        assert!(names_daemon(&HeaderMap::new(), Some("localhost:4321"), address));
     }
 }

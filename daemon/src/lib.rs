@@ -4,6 +4,7 @@
 //! here decides anything about the protocol.
 
 mod config;
+mod files;
 mod http;
 mod openapi;
 mod serve;

@@ -12,8 +12,9 @@ use axum::serve::{Listener, ListenerExt};
 use kwoon_keys::Digest;
 use kwoon_ledger::storage::{Store, WriteError};
 use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, OpenError, OpenMode};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 
@@ -21,8 +22,12 @@ use crate::config::{self, ChoiceError, Choices, ConfigError, Options};
 use crate::service::{Service, connection};
 use crate::writer::StartError;
 
-/// Connections that are served at once; more wait to be accepted.
+/// Connections of each way in that are served at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 1024;
+/// Connections that may wait to be accepted. The system's own choice is small: clients beyond it try again after seconds.
+const BACKLOG: u32 = 1024;
+/// Open files that are kept for the store, its content and the daemon itself, whatever connections there are.
+const FILES_RESERVED: u64 = 192;
 /// How long requests under way may take when the daemon stops.
 const STOP_TIME: Duration = Duration::from_secs(10);
 /// Longer paths do not fit the address of a Unix socket everywhere.
@@ -123,7 +128,7 @@ async fn run(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut choices = Choices::of(options, &store.snapshot().map_err(StartError::Read)?)?;
-    let tcp = listen(&mut choices).await?;
+    let tcp = listen(&mut choices)?;
     let address = tcp.local_addr()?;
     let mut service = Service::new(home, store, limits, address)?;
     store.commit(choices.batch())?;
@@ -132,7 +137,8 @@ async fn run(
     service.write()?;
 
     // Each way in has its own, so that the command line gets through whatever goes on over TCP.
-    let connections = [Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(CONNECTIONS_MAX))];
+    let most = connections_max(files_max());
+    let connections = [Arc::new(Semaphore::new(most)), Arc::new(Semaphore::new(most))];
     let tcp = tcp.tap_io(|stream| {
         // Answers are small and wait for nothing; an address without this option serves as well.
         let _ = stream.set_nodelay(true);
@@ -150,7 +156,7 @@ async fn run(
         "socket": socket,
     });
     kwoon_keys::files::write_private(&kwoon_keys::files::Os, &run_file, format!("{info}\n").as_bytes())
-        .map_err(|error| ServeError::System(io::Error::other(error.to_string())))?;
+        .map_err(OpenError::from)?;
     tracing::info!(%address, %host, "serving");
 
     tokio::select! {
@@ -163,7 +169,7 @@ async fn run(
         let _ = task.await;
     }
     // Every connection holds a permit; when all are back, all are done.
-    let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
+    let all = u32::try_from(most).unwrap_or(u32::MAX);
     let done = async {
         for connections in &connections {
             let _ = connections.acquire_many(all).await;
@@ -180,19 +186,42 @@ async fn run(
     Ok(())
 }
 
+/// How many files this process may open: as many as the system lets it have, once it asks.
+fn files_max() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let limit = if setrlimit(Resource::Nofile, raised).is_ok() { raised } else { limit };
+    limit.current.unwrap_or(u64::MAX)
+}
+
+/// Connections of each way in, where this many files may be open: a connection is one, and if they took all, the store
+/// could not write the next text, which ends all sealing.
+fn connections_max(files: u64) -> usize {
+    let each = usize::try_from(files.saturating_sub(FILES_RESERVED) / 2).unwrap_or(usize::MAX);
+    each.clamp(1, CONNECTIONS_MAX)
+}
+
 /// Listens at the chosen address. A port that was picked is used again; another is picked only if it is taken. A port
 /// that was asked for and is taken is an error.
-async fn listen(choices: &mut Choices) -> Result<TcpListener, ServeError> {
-    let listener = match TcpListener::bind(choices.listen).await {
+fn listen(choices: &mut Choices) -> Result<TcpListener, ServeError> {
+    let listener = match bind(choices.listen) {
         Ok(listener) => listener,
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && !choices.listen_asked => {
             let any = SocketAddr::new(choices.listen.ip(), 0);
-            TcpListener::bind(any).await.map_err(|source| ServeError::Listen { address: any, source })?
+            bind(any).map_err(|source| ServeError::Listen { address: any, source })?
         }
         Err(source) => return Err(ServeError::Listen { address: choices.listen, source }),
     };
     choices.listen = listener.local_addr()?;
     Ok(listener)
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // The port of the daemon before is still in the system's memory.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// The Unix socket: in the home, or under a shorter path if that would be too long.
@@ -205,8 +234,11 @@ fn listen_unix(home: &Path) -> Result<(UnixListener, PathBuf), ServeError> {
         Ok(_) => return Err(file_error(io::Error::other("is in the way of the socket; move it elsewhere"))),
         Err(_) => {}
     }
-    let listener = UnixListener::bind(&path).map_err(file_error)?;
+    let socket = UnixSocket::new_stream()?;
+    socket.bind(&path).map_err(file_error)?;
+    // Before anybody can connect.
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(file_error)?;
+    let listener = socket.listen(BACKLOG).map_err(file_error)?;
     Ok((listener, path))
 }
 
@@ -260,5 +292,19 @@ async fn accept<L: Listener>(
             }
             _ = stopping.changed() => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_for_the_store() {
+        assert_eq!(connections_max(u64::MAX), 1024);
+        assert_eq!(connections_max(2 * 1024 + FILES_RESERVED), 1024);
+        assert_eq!(connections_max(1024), 416);
+        assert_eq!(connections_max(64), 1);
+        assert!(files_max() > FILES_RESERVED);
     }
 }

@@ -14,7 +14,7 @@ use kwoon_ledger::storage::{Read, ReadError, Store};
 use kwoon_ledger::time::Time;
 use kwoon_store::{DiskStore, Home};
 use kwoon_sync::answer::{Answer, Secret, internal};
-use kwoon_sync::host::{Host, Request};
+use kwoon_sync::host::{Guard, Host, Request};
 use kwoon_sync::keyring::Keyring;
 use kwoon_sync::view::Caller;
 use tokio::sync::{oneshot, watch};
@@ -42,8 +42,8 @@ pub struct Published {
     pub keyring: Arc<Keyring>,
     /// The limits.
     pub limits: Arc<Limits>,
-    /// The last time the host recorded.
-    pub last_time: Option<Time>,
+    /// What decides whether the host seals.
+    pub guard: Guard,
     /// Why nothing is written any more, if the store failed.
     pub failed: Option<&'static str>,
 }
@@ -56,7 +56,7 @@ impl Published {
     pub fn sealing(&self, now: Time) -> Result<(), &'static str> {
         match self.failed {
             Some(reason) => Err(reason),
-            None => kwoon_sync::host::sealing(self.last_time, now),
+            None => self.guard.sealing(now),
         }
     }
 }
@@ -145,14 +145,14 @@ impl Writer {
                 tokens.add(&home.ensure_token(&name)?, Caller::Agent(agent));
             }
         }
-        let host = Host::new(keyring, limits.clone(), &snapshot)?;
+        let host = Host::new(keyring, limits.clone(), home.mark()?, &snapshot)?;
         let tokens = Arc::new(RwLock::new(tokens));
         let (queue, receiver) = sync_channel(QUEUE_MAX);
         let (commits, watching) = watch::channel(0);
         let published = Arc::new(RwLock::new(Arc::new(Published {
             keyring: host.keyring(),
             limits: host.limits(),
-            last_time: host.last_time(),
+            guard: host.guard(),
             failed: None,
         })));
         let handle =
@@ -276,7 +276,7 @@ impl Writer {
     fn begin_anew(&mut self) {
         let anew = (|| -> Result<_, StartError> {
             let snapshot = self.store.snapshot()?;
-            Ok(Host::new(read_keyring(&self.home, &snapshot)?, self.limits.clone(), &snapshot)?)
+            Ok(Host::new(read_keyring(&self.home, &snapshot)?, self.limits.clone(), self.home.mark()?, &snapshot)?)
         })();
         match anew {
             Ok(host) => self.host = host,
@@ -288,7 +288,7 @@ impl Writer {
         let published = Published {
             keyring: self.host.keyring(),
             limits: self.host.limits(),
-            last_time: self.host.last_time(),
+            guard: self.host.guard(),
             failed: self.failed,
         };
         *self.published.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(published);
@@ -359,6 +359,9 @@ pub enum StartError {
     /// A token file.
     #[error(transparent)]
     Tokens(#[from] kwoon_store::TokenError),
+    /// The home.
+    #[error(transparent)]
+    Home(#[from] kwoon_store::OpenError),
     /// The store.
     #[error(transparent)]
     Read(#[from] ReadError),

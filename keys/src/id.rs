@@ -169,6 +169,8 @@ ids! {
     ReceiptId, "rcp", "kwoon 1 receipt id";
     /// An admission to a thread: the hash of its public key.
     AdmissionId, "adm", "kwoon 1 admission id";
+    /// A record in quarantine: the hash of its bytes.
+    QuarantineId, "qua", "kwoon 1 quarantine id";
 }
 
 #[cfg(test)]

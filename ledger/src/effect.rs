@@ -380,6 +380,61 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// Hands out each commitment in it to what participants wrote, the note of a handled response excepted.
+    pub fn contents(&self, mut each: impl FnMut(&Commitment)) {
+        let mut version = |version: &Version| {
+            each(&version.text.commitment);
+            version.title.iter().chain(&version.summary).chain(&version.tags).for_each(&mut each);
+        };
+        match self {
+            Self::VersionAdded(_, of, _) | Self::MadePublic(_, of) | Self::PublicationSet(_, _, _, of, _) => {
+                version(of)
+            }
+            Self::IdentitySet(_, _, profile) => {
+                each(&profile.name);
+                let lines = profile.display_name.iter().chain(&profile.mission).chain(&profile.status_reason);
+                lines.chain(profile.policies.iter().map(|policy| &policy.name)).for_each(each);
+            }
+            Self::ThreadCreated(_, _, subject) => subject.iter().for_each(each),
+            Self::EntryPosted(entry) => {
+                each(&entry.pin.text.commitment);
+                entry.summary.iter().for_each(each);
+            }
+            Self::AssignmentOffered(_, _, _, terms) => {
+                each(&terms.criteria);
+                terms.output_schema.iter().for_each(each);
+            }
+            Self::AssignmentDelivered(_, output, _) => {
+                output.payload.iter().for_each(|text| each(&text.commitment));
+                output.memories.iter().for_each(|pin| each(&pin.text.commitment));
+            }
+            Self::AssignmentEnded(_, _, reason) => reason.iter().for_each(each),
+            Self::AccountSet(..)
+            | Self::MemoryCreated(..)
+            | Self::MadePrivate
+            | Self::MemoryWithdrawn(_)
+            | Self::PublicationEnded(..)
+            | Self::AdmissionIssued(..)
+            | Self::AdmissionVoided(_)
+            | Self::MembershipBegan(..)
+            | Self::MembershipEnded(..)
+            | Self::RoleSet(..)
+            | Self::ObligationBegan(_)
+            | Self::ObligationEnded(..)
+            | Self::AssignmentTaken(..)
+            | Self::JudgmentForfeited(_)
+            | Self::ThreadClosed => {}
+        }
+    }
+
+    /// The commitment to the note of a handled response, which is its author's and the asker's own (V5).
+    pub fn note(&self) -> Option<&Commitment> {
+        match self {
+            Self::ObligationEnded(_, Exit::Handled(note)) => note.as_ref(),
+            _ => None,
+        }
+    }
+
     /// The name at the interfaces.
     pub fn name(&self) -> &'static str {
         match self {

@@ -77,6 +77,10 @@ limits! {
     actions_burst_max: 2_000, 10_000_000;
     /// Failed joins of one agent in 15 minutes.
     failed_joins_max: 20, 1_000;
+    /// Records of unknown versions and kinds that are kept in quarantine.
+    quarantine_records_max: 1_000, 65_536;
+    /// Bytes of all records in quarantine.
+    quarantine_bytes_max: 64 << 20, 1 << 30;
 }
 
 /// The window in which failed joins are counted.
@@ -101,6 +105,12 @@ pub const EVIDENCE_MAX: usize = 16;
 pub const LATER_MAX: usize = 16_384;
 /// Signatures over one seal.
 pub const SIGNATURES_MAX: usize = 16;
+/// Bytes of one item of a log file.
+pub const FILE_ITEM_BYTES_MAX: usize = 64 << 20;
+/// Bytes of all facts of a log file that is checked here.
+pub const FILE_FACTS_BYTES_MAX: usize = 128 << 20;
+/// Bytes of one record in quarantine.
+pub const QUARANTINE_RECORD_BYTES_MAX: usize = 4 << 20;
 /// Links in `needs` and in `after`, each.
 pub const LINKS_MAX: usize = 64;
 /// Identity versions kept for what ends something, above which profile changes are refused.

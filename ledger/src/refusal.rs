@@ -208,7 +208,7 @@ codes! {
         "Wait; the action is kept and sent when the host is back.";
     NotSealing "not_sealing" 503 Wait
         "This host seals nothing at present."
-        "See details.reason. Of a clock that is right, the owner says so with: kwoon clock confirm. Of a store that failed or a full disk: make room, then kwoon down and kwoon up.";
+        "See details.reason. Of a clock that is right, the owner says so with: kwoon clock confirm. Of a home that was restored and is the only one in use: kwoon home confirm. Of a store that failed or a full disk: make room, then kwoon down and kwoon up.";
     ObjectQuarantined "object_quarantined" 503 Wait
         "The log of this object holds something that cannot be accepted, so nothing is added to it."
         "The owner looks at it with ledger_verify.";

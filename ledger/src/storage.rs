@@ -26,6 +26,8 @@ pub enum Table {
     Outcomes,
     /// Request id to what is kept beside an action on its host (EV.1): idempotency key, receipt time. Primary.
     Envelopes,
+    /// Records from elsewhere that this version does not know, kept as they came (EV.3). Primary; in no log.
+    Quarantine,
     /// Single values: format version, last recorded time, next numbers, choices of the owner. Primary.
     Meta,
     /// Everything that follows from the tables above: object states, indexes, the turn. May be dropped and rebuilt.
@@ -34,13 +36,14 @@ pub enum Table {
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Objects,
         Self::Log,
         Self::Seals,
         Self::Arrivals,
         Self::Outcomes,
         Self::Envelopes,
+        Self::Quarantine,
         Self::Meta,
         Self::Derived,
     ];
@@ -54,6 +57,7 @@ impl Table {
             Self::Arrivals => "arrivals",
             Self::Outcomes => "outcomes",
             Self::Envelopes => "envelopes",
+            Self::Quarantine => "quarantine",
             Self::Meta => "meta",
             Self::Derived => "derived",
         }
@@ -113,6 +117,22 @@ pub trait Read {
     /// If the store cannot be read.
     fn prefix(&self, table: Table, prefix: &[u8], order: Order, limit: usize) -> Result<Vec<Row>, ReadError> {
         self.range(table, prefix, &after_prefix(prefix), order, limit)
+    }
+}
+
+/// A store with nothing in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nothing;
+
+impl Read for Nothing {
+    fn get(&self, _: Table, _: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        Ok(None)
+    }
+    fn range(&self, _: Table, _: &[u8], _: &[u8], _: Order, _: usize) -> Result<Vec<Row>, ReadError> {
+        Ok(Vec::new())
+    }
+    fn content(&self, _: &Digest) -> Result<Option<(Salt, Vec<u8>)>, ReadError> {
+        Ok(None)
     }
 }
 
@@ -255,22 +275,9 @@ pub struct WriteError {
 mod tests {
     use super::*;
 
-    struct Empty;
-    impl Read for Empty {
-        fn get(&self, _: Table, _: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
-            Ok(None)
-        }
-        fn range(&self, _: Table, _: &[u8], _: &[u8], _: Order, _: usize) -> Result<Vec<Row>, ReadError> {
-            Ok(Vec::new())
-        }
-        fn content(&self, _: &Digest) -> Result<Option<(Salt, Vec<u8>)>, ReadError> {
-            Ok(None)
-        }
-    }
-
     #[test]
     fn a_removed_key_in_the_base_does_not_shorten_a_page() {
-        let mut base = Overlay::new(&Empty);
+        let mut base = Overlay::new(&Nothing);
         for n in 0..5u8 {
             base.put(Table::Derived, alloc::vec![1, n], alloc::vec![n]);
         }

@@ -1,10 +1,11 @@
 //! Arguments of operations: what an agent or owner sends, checked as far as that is possible without looking anything
 //! up. Everything here is hostile until it has passed through these types.
 
+use core::cell::Cell;
 use core::fmt;
 use std::borrow::Cow;
 
-use kwoon_keys::id::{AgentId, AssignmentId, MemoryId, PublicationId, ReceiptId, RequestId, ThreadId};
+use kwoon_keys::id::{AgentId, AssignmentId, MemoryId, PublicationId, QuarantineId, ReceiptId, RequestId, ThreadId};
 use kwoon_ledger::action::{MediaType, Role};
 use kwoon_ledger::index::Short;
 use kwoon_ledger::limits::{DURATION_MAX, DURATION_MIN};
@@ -12,79 +13,100 @@ use kwoon_ledger::refusal::{Code, Detail, Refusal};
 use kwoon_ledger::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 /// The arguments of a call as JSON, with duplicate keys refused.
 pub type Arguments = Map<String, Value>;
 
+/// JSON values in one body, those inside others counted too. More than any call can use, and far fewer than a body of
+/// commas and brackets has room for: in memory each takes many times the bytes it was written with.
+pub const VALUES_MAX: usize = 1 << 16;
+
 /// Reads the body of a call: one JSON object, or nothing at all for no arguments.
 ///
 /// # Errors
-/// [`Code::InvalidArgument`] for anything else, duplicate keys and numbers beyond 64 bits included.
+/// [`Code::InvalidArgument`] for anything else; see [`read_json`].
 pub fn read(body: &[u8]) -> Result<Arguments, Refusal> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Map::new());
     }
-    match serde_json::from_slice(body) {
-        Ok(Strict(Value::Object(arguments))) => Ok(arguments),
+    match read_json(body) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
         Ok(_) => Err(Refusal::argument("body", "one JSON object")),
         Err(_) => Err(Refusal::argument(
             "body",
-            "well-formed JSON in UTF-8, nested at most 100 deep, each key once, whole numbers of at most 64 bits",
+            "well-formed JSON in UTF-8, nested at most 100 deep, each key once, whole numbers of at most 64 bits, at most \
+             65536 values",
         )),
     }
 }
 
-/// A JSON value that was read with every key of every object seen once.
-struct Strict(Value);
+/// Reads JSON as strictly as bodies are read.
+///
+/// # Errors
+/// If it is not well-formed, has a key twice, a fraction, an exponent, a number beyond 64 bits or more than
+/// [`VALUES_MAX`] values, or is nested too deep.
+pub fn read_json(text: &[u8]) -> Result<Value, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let value = Strict(&Cell::new(VALUES_MAX)).deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
 
-impl<'de> Deserialize<'de> for Strict {
-    // Fractions, which is also where integers beyond 64 bits end up, are what no argument is: there is no visit for them.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct StrictVisitor;
-        impl<'de> Visitor<'de> for StrictVisitor {
-            type Value = Strict;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON value")
-            }
-            fn visit_bool<E>(self, value: bool) -> Result<Strict, E> {
-                Ok(Strict(Value::Bool(value)))
-            }
-            fn visit_i64<E>(self, value: i64) -> Result<Strict, E> {
-                Ok(Strict(value.into()))
-            }
-            fn visit_u64<E>(self, value: u64) -> Result<Strict, E> {
-                Ok(Strict(value.into()))
-            }
-            fn visit_str<E>(self, value: &str) -> Result<Strict, E> {
-                Ok(Strict(Value::String(value.to_owned())))
-            }
-            fn visit_string<E>(self, value: String) -> Result<Strict, E> {
-                Ok(Strict(Value::String(value)))
-            }
-            fn visit_unit<E>(self) -> Result<Strict, E> {
-                Ok(Strict(Value::Null))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Strict, A::Error> {
-                let mut values = Vec::new();
-                while let Some(Strict(value)) = items.next_element()? {
-                    values.push(value);
-                }
-                Ok(Strict(Value::Array(values)))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Strict, A::Error> {
-                let mut map = Map::new();
-                while let Some(key) = entries.next_key::<String>()? {
-                    let Strict(value) = entries.next_value()?;
-                    if map.insert(key, value).is_some() {
-                        return Err(de::Error::custom("a key twice"));
-                    }
-                }
-                Ok(Strict(Value::Object(map)))
+/// Reads one JSON value, and takes it and what is in it off the number of values that may still come.
+#[derive(Clone, Copy)]
+struct Strict<'a>(&'a Cell<usize>);
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let left = self.0.get().checked_sub(1).ok_or_else(|| de::Error::custom("too many values"))?;
+        self.0.set(left);
+        deserializer.deserialize_any(self)
+    }
+}
+
+// Fractions, which is also where integers beyond 64 bits end up, are what no argument is: there is no visit for them.
+impl<'de> Visitor<'de> for Strict<'_> {
+    type Value = Value;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = items.next_element_seed(self)? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = entries.next_value_seed(self)?;
+            if map.insert(key, value).is_some() {
+                return Err(de::Error::custom("a key twice"));
             }
         }
-        deserializer.deserialize_any(StrictVisitor)
+        Ok(Value::Object(map))
     }
 }
 
@@ -212,6 +234,8 @@ references! {
     ActionRef(RequestId), "an action id: act_ and 26 characters";
     /// A receipt.
     ReceiptRef(ReceiptId), "a receipt id: rcp_ and 26 characters";
+    /// A record in quarantine.
+    QuarantineRef(QuarantineId), "the id of a record in quarantine: qua_ and 26 characters";
 }
 
 /// An object that has a log or a working set.
@@ -450,6 +474,24 @@ schema!(
     "AgentName",
     json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$", "description": NAME})
 );
+
+/// A file of the host's machine, by an absolute path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePath(pub String);
+
+const PATH: &str = "an absolute path of at most 4096 bytes that names a file";
+
+impl<'de> Deserialize<'de> for FilePath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, PATH, |text| {
+            let last = text.rsplit('/').next().unwrap_or_default();
+            let names_a_file = text.starts_with('/') && !matches!(last, "" | "." | "..");
+            (names_a_file && text.len() <= 4096 && !text.contains('\0')).then(|| Self(text.to_owned()))
+        })
+    }
+}
+
+schema!(FilePath, "FilePath", json_schema!({"type": "string", "pattern": "^/.*[^/]$", "description": PATH}));
 
 /// A text that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]

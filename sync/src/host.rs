@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kwoon_keys::Digest;
 use kwoon_keys::secret::InstanceKeys;
 use kwoon_ledger::clock;
 use kwoon_ledger::index;
@@ -17,6 +18,7 @@ use kwoon_ledger::time::{Duration, Time};
 
 use crate::answer::{Answer, internal};
 use crate::argument::Arguments;
+use crate::check::Finding;
 use crate::keyring::Keyring;
 use crate::operations::Operation;
 use crate::rate::Rates;
@@ -24,6 +26,7 @@ use crate::round::Round;
 use crate::view::Caller;
 
 const LAST_TIME: &[u8] = b"last_time";
+const MARK: &[u8] = b"home_mark";
 /// How often a host with nothing to commit records the time.
 pub const RECORD_INTERVAL: Duration = Duration::minutes(1);
 /// Deadlines sealed in one round, so that a long list of them holds nobody up.
@@ -41,17 +44,48 @@ pub struct Request {
     pub entropy: [u8; 32],
     /// The trace that the call belongs to, 32 hex digits (W3C Trace Context).
     pub trace_id: Option<String>,
+    /// What was found in a file, of which something is to be kept ([`answer`](crate::file::answer)).
+    pub finding: Option<Finding>,
 }
 
 /// A reply, and to which of the requests.
 pub type Reply<T> = (T, Result<Answer, Refusal>);
+
+/// Why a host that was copied or restored seals nothing until its owner confirms the home.
+const RESTORED: &str = "home_restored";
+
+/// What a host knows that decides whether it seals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// The last time it recorded.
+    pub last_time: Option<Time>,
+    /// Whether its home is a copy of the one that it last sealed in, and its owner has not confirmed it. Of two homes
+    /// that seal for one host, each would give its logs another end (design: forks and copies).
+    pub restored: bool,
+}
+
+impl Guard {
+    /// Whether the host seals at this time.
+    ///
+    /// # Errors
+    /// Why it does not, as it is shown.
+    pub fn sealing(&self, now: Time) -> Result<(), &'static str> {
+        if self.restored {
+            return Err(RESTORED);
+        }
+        clock::check(self.last_time, now).map_err(clock::Jump::name)
+    }
+}
 
 /// See the module. `T` names a request to its driver.
 pub struct Host<T> {
     keyring: Arc<Keyring>,
     limits: Arc<Limits>,
     rates: Rates,
-    last_time: Option<Time>,
+    guard: Guard,
+    mark: Digest,
+    /// Whether the store holds the mark.
+    is_marked: bool,
     round: Option<Waiting<T>>,
     troubles: Vec<ReadError>,
     is_troubled: bool,
@@ -61,23 +95,28 @@ struct Waiting<T> {
     replies: Vec<Reply<T>>,
     keys: Vec<InstanceKeys>,
     recorded: Option<Time>,
+    marked: bool,
 }
 
 impl<T> Host<T> {
-    /// The host of these keys over a store in this state.
+    /// The host of these keys over a store in this state. The `mark` is another wherever the store is a copy.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn new(keyring: Keyring, limits: Limits, read: &dyn Read) -> Result<Self, ReadError> {
+    pub fn new(keyring: Keyring, limits: Limits, mark: Digest, read: &dyn Read) -> Result<Self, ReadError> {
         let last_time = match read.get(Table::Meta, LAST_TIME)? {
             Some(bytes) => Some(Time(kwoon_ledger::state::number_at_end(&bytes)?)),
             None => None,
         };
+        let marked = read.get(Table::Meta, MARK)?;
+        let restored = marked.as_ref().is_some_and(|marked| marked != mark.as_bytes());
         Ok(Self {
             keyring: Arc::new(keyring),
             limits: Arc::new(limits),
             rates: Rates::default(),
-            last_time,
+            guard: Guard { last_time, restored },
+            mark,
+            is_marked: marked.is_some(),
             round: None,
             troubles: Vec::new(),
             is_troubled: false,
@@ -94,17 +133,9 @@ impl<T> Host<T> {
         Arc::clone(&self.limits)
     }
 
-    /// The last time that was recorded.
-    pub fn last_time(&self) -> Option<Time> {
-        self.last_time
-    }
-
-    /// Whether the host would seal at this time, or why not (design: time is log time).
-    ///
-    /// # Errors
-    /// The reason, as it is shown.
-    pub fn sealing(&self, now: Time) -> Result<(), &'static str> {
-        sealing(self.last_time, now)
+    /// What decides whether the host seals.
+    pub fn guard(&self) -> Guard {
+        self.guard
     }
 
     /// When the host next has something to do by itself: a deadline, or recording the time.
@@ -114,7 +145,7 @@ impl<T> Host<T> {
     pub fn wake_at(&self, read: &dyn Read, now: Time) -> Result<Time, ReadError> {
         let record = now.after(RECORD_INTERVAL);
         // A deadline that could not be sealed is tried again each minute, not all the time.
-        if self.sealing(now).is_err() || self.is_troubled {
+        if self.guard.sealing(now).is_err() || self.is_troubled {
             return Ok(record);
         }
         Ok(match index::next_due(read, &BTreeSet::new())? {
@@ -132,8 +163,8 @@ impl<T> Host<T> {
         assert!(self.round.is_none(), "a round is ended before the next begins");
         let keyring = Arc::clone(&self.keyring);
         let limits = Arc::clone(&self.limits);
-        let sealing = self.sealing(now);
-        let mut round = Round::new(read, &keyring, &limits, &mut self.rates, sealing, now);
+        let sealing = self.guard.sealing(now);
+        let mut round = Round::new(read, &keyring, &limits, &mut self.rates, self.guard, now);
         let expired = if sealing.is_ok() { round.sequencer.expire(EXPIRIES_PER_ROUND) } else { Ok(Vec::new()) };
         let mut troubles = Vec::new();
         let mut replies = Vec::with_capacity(requests.len());
@@ -147,7 +178,7 @@ impl<T> Host<T> {
             }
             replies.push((ticket, reply.map_err(to_refusal)));
         }
-        let confirmed = round.confirmed;
+        let (confirmed, home_confirmed) = (round.confirmed, round.home_confirmed);
         troubles.append(&mut round.troubles);
         let mut batch = match (expired, round.sequencer.finish()) {
             (Ok(failures), Ok(batch)) => {
@@ -166,16 +197,21 @@ impl<T> Host<T> {
             }
         };
         // The time is recorded with every commit, each minute, and when the owner confirms it.
-        let due = self.last_time.is_none_or(|last| now.since(last) >= RECORD_INTERVAL);
+        let due = self.guard.last_time.is_none_or(|last| now.since(last) >= RECORD_INTERVAL);
         let records = confirmed || sealing.is_ok() && (due || !batch.is_empty());
         // A clock that is a little behind must not get further behind by being recorded; only the owner sets it back.
-        let recorded = records.then(|| if confirmed { now } else { self.last_time.map_or(now, |last| last.max(now)) });
+        let recorded =
+            records.then(|| if confirmed { now } else { self.guard.last_time.map_or(now, |last| last.max(now)) });
         if let Some(time) = recorded {
             batch.rows.insert((Table::Meta, LAST_TIME.to_vec()), Some(time.0.to_be_bytes().to_vec()));
         }
+        let marked = home_confirmed || !self.is_marked && records;
+        if marked {
+            batch.rows.insert((Table::Meta, MARK.to_vec()), Some(self.mark.as_bytes().to_vec()));
+        }
         self.troubles = troubles;
         let keys = batch.keys.clone();
-        self.round = Some(Waiting { replies, keys, recorded });
+        self.round = Some(Waiting { replies, keys, recorded, marked });
         batch
     }
 
@@ -186,14 +222,18 @@ impl<T> Host<T> {
 
     /// Ends a round: its batch was committed, or not. Hands out the replies.
     pub fn committed(&mut self, committed: bool) -> Vec<Reply<T>> {
-        let Some(Waiting { mut replies, keys, recorded }) = self.round.take() else { return Vec::new() };
+        let Some(Waiting { mut replies, keys, recorded, marked }) = self.round.take() else { return Vec::new() };
         if committed {
             if !keys.is_empty() {
                 let keyring = Arc::make_mut(&mut self.keyring);
                 keys.into_iter().for_each(|keys| keyring.add(keys));
             }
             // A confirmed clock may lie behind the last time recorded.
-            self.last_time = recorded.or(self.last_time);
+            self.guard.last_time = recorded.or(self.guard.last_time);
+            if marked {
+                self.is_marked = true;
+                self.guard.restored = false;
+            }
         } else {
             for (_, reply) in &mut replies {
                 *reply = Err(internal());
@@ -201,14 +241,6 @@ impl<T> Host<T> {
         }
         replies
     }
-}
-
-/// Whether a host that last recorded this time seals now, or why not.
-///
-/// # Errors
-/// The reason, as it is shown.
-pub fn sealing(last_time: Option<Time>, now: Time) -> Result<(), &'static str> {
-    clock::check(last_time, now).map_err(clock::Jump::name)
 }
 
 /// A stop as a caller sees it. That the store cannot be read is for the daemon's log.

@@ -6,14 +6,19 @@
 
 pub mod answer;
 pub mod argument;
+pub mod check;
 pub mod control;
+pub mod file;
 pub mod host;
 pub mod keyring;
+pub mod logfile;
 pub mod message;
 pub mod names;
 pub mod operations;
+pub mod quarantine;
 pub mod rate;
 pub mod receipt;
 pub mod round;
 pub mod ticket;
+pub mod verify;
 pub mod view;

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::answer::{Answer, Contents, Next, Secret};
 use crate::argument::{ActionRef, Arguments, Key, WaitMs};
 use crate::control::{self, take_control, take_control_kept};
-use crate::host::{EXPIRIES_PER_ROUND, Request};
+use crate::host::{EXPIRIES_PER_ROUND, Guard, Request};
 use crate::keyring::Keyring;
 use crate::names::name_key;
 use crate::operations::{limits, request_id_of};
@@ -36,10 +36,11 @@ pub struct Round<'a> {
     /// What the host allows.
     pub limits: &'a Limits,
     rates: &'a mut Rates,
-    /// Whether the host seals, or why not.
-    pub sealing: Result<(), &'static str>,
+    guard: Guard,
     /// Whether the owner confirmed the clock in this round.
     pub(crate) confirmed: bool,
+    /// Whether the owner confirmed the home in this round.
+    pub(crate) home_confirmed: bool,
     /// What could not be read beside what was asked.
     pub(crate) troubles: Vec<ReadError>,
     /// The wall time.
@@ -146,11 +147,21 @@ impl<'a> Round<'a> {
         keyring: &'a Keyring,
         limits: &'a Limits,
         rates: &'a mut Rates,
-        sealing: Result<(), &'static str>,
+        guard: Guard,
         now: Time,
     ) -> Self {
         let sequencer = Sequencer::new(read, &keyring.host, now);
-        Self { sequencer, keyring, limits, rates, sealing, confirmed: false, troubles: Vec::new(), now }
+        Self {
+            sequencer,
+            keyring,
+            limits,
+            rates,
+            guard,
+            confirmed: false,
+            home_confirmed: false,
+            troubles: Vec::new(),
+            now,
+        }
     }
 
     /// Answers one request.
@@ -158,8 +169,11 @@ impl<'a> Round<'a> {
     /// # Errors
     /// If it is refused, or the store cannot be read.
     pub(crate) fn answer(&mut self, request: Request) -> Result<Answer, Stop> {
-        let Request { caller, operation, mut arguments, entropy, trace_id } = request;
+        let Request { caller, operation, mut arguments, entropy, trace_id, finding } = request;
         operation.check_caller(caller, true)?;
+        if let Some(finding) = finding {
+            return operation.keep(self, finding);
+        }
         let key = take_control::<Key>(&mut arguments, "idempotency_key")?;
         take_control::<WaitMs>(&mut arguments, "wait_ms")?;
         let after = take_control_kept::<Vec<ActionRef>>(&arguments, "after")?.unwrap_or_default();
@@ -228,8 +242,15 @@ impl<'a> Round<'a> {
         self.rates.take(caller, self.limits, self.now).map_err(rate_limited)
     }
 
+    /// What decides whether the host seals.
+    pub fn guard(&self) -> Guard {
+        self.guard
+    }
+
     fn check_sealing(&self) -> Result<(), Refusal> {
-        self.sealing.map_err(|reason| Refusal::from(Code::NotSealing).with("reason", Detail::Word(reason)))
+        self.guard
+            .sealing(self.now)
+            .map_err(|reason| Refusal::from(Code::NotSealing).with("reason", Detail::Word(reason)))
     }
 
     /// Acts for an agent: the whole way from what it asked to the sealed fact.
@@ -390,14 +411,31 @@ impl<'a> Round<'a> {
         head.map_or(self.now, |head| head.log_time.max(self.now))
     }
 
-    /// The owner's word that the clock is right: sealing goes on, first of all with the deadlines that have come.
+    /// The owner's word that the clock is right: if nothing else is in the way, sealing goes on, first of all with the
+    /// deadlines that have come.
     ///
     /// # Errors
     /// If the store cannot be read.
     pub fn confirm_clock(&mut self) -> Result<(), ReadError> {
         self.confirmed = true;
-        self.sealing = Ok(());
-        self.troubles.extend(self.sequencer.expire(EXPIRIES_PER_ROUND)?);
+        self.guard.last_time = Some(self.now);
+        self.go_on()
+    }
+
+    /// The owner's word that this home, which was copied or restored, is the one to go on with.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn confirm_home(&mut self) -> Result<(), ReadError> {
+        self.home_confirmed = true;
+        self.guard.restored = false;
+        self.go_on()
+    }
+
+    fn go_on(&mut self) -> Result<(), ReadError> {
+        if self.guard.sealing(self.now).is_ok() {
+            self.troubles.extend(self.sequencer.expire(EXPIRIES_PER_ROUND)?);
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use kwoon_keys::id::InstanceId;
 use kwoon_keys::{Digest, KeyPair, RecordKind, Salt, cbor, cose};
 use kwoon_ledger::action::{Action, Actor, Body, EntryPost, MediaType, ObjectId, Position, SCHEMA, Source, Text};
 use kwoon_ledger::effect::{Account, Effect};
-use kwoon_ledger::fact::{Cause, Fact, running_digest};
+use kwoon_ledger::fact::{Cause, Fact, Seal, fact_hash, head_hash, running_digest};
 use kwoon_ledger::identity::{Change, IdentityChange, Status, StatusChange};
 use kwoon_ledger::limits::ACTION_VALIDITY;
 use kwoon_ledger::log;
@@ -13,26 +13,14 @@ use kwoon_ledger::replica::{self, FoldError};
 use kwoon_ledger::rules::identity;
 use kwoon_ledger::sequencer::Candidate;
 use kwoon_ledger::state::{Cells, Head, ObjectNumber};
-use kwoon_ledger::storage::{Order, Overlay, Read, ReadError, Row, Table};
+use kwoon_ledger::storage::{Order, Overlay, Read, Table};
+use kwoon_ledger::time::Time;
+use kwoon_sync::logfile::{KIND, LogHeader, LogItem, LogReader, LogWriter, ReadItem, VERSION};
 use minicbor::bytes::ByteVec;
 
 use crate::hall::{Agent, Hall};
 
-/// A store with nothing in it.
-#[derive(Debug)]
-pub struct Nothing;
-
-impl Read for Nothing {
-    fn get(&self, _: Table, _: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
-        Ok(None)
-    }
-    fn range(&self, _: Table, _: &[u8], _: &[u8], _: Order, _: usize) -> Result<Vec<Row>, ReadError> {
-        Ok(Vec::new())
-    }
-    fn content(&self, _: &Digest) -> Result<Option<(Salt, Vec<u8>)>, ReadError> {
-        Ok(None)
-    }
-}
+pub use kwoon_ledger::storage::Nothing;
 
 /// The log of an object: its facts and seals.
 #[derive(Clone, Debug)]
@@ -185,10 +173,65 @@ impl Log {
         }
     }
 
+    /// A seal of the whole log, signed with this key.
+    pub fn sealed(&self, key: &KeyPair) -> Vec<u8> {
+        let (mut last, index) = (Digest::default(), self.facts.len() - 1);
+        for fact in &self.facts {
+            last = head_hash(&last, &fact_hash(fact));
+        }
+        let log_time = Fact::read(&self.facts[index]).map_or(Time(0), |fact| fact.log_time);
+        let epoch = 0;
+        let (object, index) = (self.object, index as u64);
+        Seal { schema: SCHEMA, object, epoch, index, head: last, log_time, wall_time: log_time }.sign(key)
+    }
+
+    /// The log as a file, without contents. Each seal stands after the fact that it names.
+    pub fn file(&self) -> Vec<u8> {
+        let index = self.facts.len() as u64 - 1;
+        let header = LogHeader { kind: KIND.to_owned(), version: VERSION, object: self.object, epoch: 0, index };
+        let mut items: Vec<LogItem> = Vec::new();
+        for (index, fact) in self.facts.iter().enumerate() {
+            items.push(LogItem::Fact(fact.clone().into()));
+            let here = self.seals.iter().filter(|seal| seal_index(seal) == Some(index as u64));
+            items.extend(here.map(|seal| LogItem::Seal(seal.clone().into())));
+        }
+        file_of(&header, &items)
+    }
+
     /// A candidate on this log.
     pub fn candidate(&self, signed: ByteVec) -> Candidate {
         Candidate { object: self.object, signed: signed.into(), evidence: Vec::new(), origin: None }
     }
+}
+
+/// The index that a stored seal names, whoever signed it.
+fn seal_index(record: &[u8]) -> Option<u64> {
+    let signatures: Vec<ByteVec> = cbor::read_lenient(record).ok()?;
+    let payload = cose::payload(RecordKind::Seal, signatures.first()?).ok()?;
+    cbor::read_lenient::<Seal>(payload).ok().map(|seal| seal.index)
+}
+
+/// A log file of these items, with its end.
+pub fn file_of(header: &LogHeader, items: &[LogItem]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut writer = LogWriter::begin(&mut file, header).expect("memory can be written");
+    for item in items {
+        writer.item(item).expect("memory can be written");
+    }
+    writer.end().expect("memory can be written");
+    file
+}
+
+/// The header and the items of a log file, its end excepted.
+pub fn items_of(mut file: &[u8]) -> (LogHeader, Vec<LogItem>) {
+    let (mut reader, header) = LogReader::begin(&mut file).expect("a log file");
+    let mut items = Vec::new();
+    while let Some(item) = reader.item().expect("an item") {
+        let ReadItem::Known(item) = item else { panic!("an item of a known kind") };
+        items.push(item);
+    }
+    assert!(matches!(items.pop(), Some(LogItem::End(..))));
+    (header, items)
 }
 
 /// Where a log stands in a state.

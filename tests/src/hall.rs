@@ -16,7 +16,9 @@ use kwoon_ledger::storage::{Batch, Order, Overlay, Read, Row, Store, Table};
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_store::{MemorySnapshot, MemoryStore};
 use kwoon_sync::answer::{Answer, Secret, refusal_json};
-use kwoon_sync::argument::{self, Arguments};
+use kwoon_sync::argument::{self, Arguments, FilePath};
+use kwoon_sync::check::{self, Finding};
+use kwoon_sync::file::{self, FileJob, FileStop, FileWork};
 use kwoon_sync::host::{Host, Request, to_refusal};
 use kwoon_sync::keyring::Keyring;
 use kwoon_sync::operations::{self, Operation};
@@ -25,6 +27,12 @@ use serde_json::{Value, json};
 
 /// The first byte of the keys of receipts in the derived table.
 const RECEIPTS: u8 = 0x04;
+
+/// What a host notes of itself with whatever it commits: the time, and where it is.
+pub const NOTED: [&[u8]; 2] = [b"last_time", b"home_mark"];
+
+/// Where a hall's store lies, until it is copied.
+const HERE: Digest = Digest([1; 32]);
 
 /// When a hall's clock begins: 2026-11-30T12:00:00Z.
 pub const START: Time = Time(1_796_040_000_000);
@@ -66,9 +74,12 @@ pub struct Hall<S = MemoryStore> {
     host: Host<()>,
     seed: [u8; 32],
     limits: Limits,
+    mark: Digest,
     /// The virtual clock.
     pub now: Time,
     calls: u64,
+    /// The files that operations made, by their paths.
+    pub files: BTreeMap<String, Vec<u8>>,
 }
 
 /// The owner, as a caller.
@@ -102,8 +113,8 @@ impl Hall {
 impl<S: Ground> Hall<S> {
     /// A host with these keys over what a store holds.
     pub fn over(store: S, seed: [u8; 32], limits: Limits) -> Self {
-        let host = Self::host_over(&store, &seed, &limits);
-        Self { store, host, seed, limits, now: START, calls: 0 }
+        let host = Self::host_over(&store, &seed, &limits, HERE);
+        Self { store, host, seed, limits, mark: HERE, now: START, calls: 0, files: BTreeMap::new() }
     }
 
     /// Lets entropy go on as after this many calls.
@@ -111,15 +122,21 @@ impl<S: Ground> Hall<S> {
         self.calls = calls;
     }
 
-    fn host_over(store: &S, seed: &[u8; 32], limits: &Limits) -> Host<()> {
+    fn host_over(store: &S, seed: &[u8; 32], limits: &Limits, mark: Digest) -> Host<()> {
         let keyring = Keyring::new(key_of(seed, "host"), key_of(seed, "owner"), store.keys());
         let snapshot = store.snapshot().expect("the store is readable");
-        Host::new(keyring, limits.clone(), &snapshot).expect("memory is readable")
+        Host::new(keyring, limits.clone(), mark, &snapshot).expect("memory is readable")
     }
 
     /// Forgets everything but the store, as a daemon that was killed.
     pub fn restart(&mut self) {
-        self.host = Self::host_over(&self.store, &self.seed, &self.limits);
+        self.host = Self::host_over(&self.store, &self.seed, &self.limits, self.mark);
+    }
+
+    /// Starts it anew over a copy of the store, as of a backup that was restored or a home that was copied.
+    pub fn copied(&mut self) {
+        self.mark = Digest::of("kwoon test copy", &[self.mark.as_bytes()]);
+        self.restart();
     }
 
     /// A consistent state of the store.
@@ -150,7 +167,7 @@ impl<S: Ground> Hall<S> {
     pub fn recorded(&self) -> Option<Time> {
         let stored = self.snapshot().get(Table::Meta, b"last_time").expect("readable");
         let stored = stored.map(|bytes| Time(u64::from_be_bytes(bytes.try_into().expect("eight bytes"))));
-        assert_eq!(stored, self.host.last_time(), "the host knows what it recorded");
+        assert_eq!(stored, self.host.guard().last_time, "the host knows what it recorded");
         stored
     }
 
@@ -188,7 +205,9 @@ impl<S: Ground> Hall<S> {
         for table in Table::ALL {
             rows.extend(all_rows(&snapshot, table).into_iter().map(|(key, value)| ((table, key), value)));
         }
-        rows.remove(&(Table::Meta, b"last_time".to_vec()));
+        for noted in NOTED {
+            rows.remove(&(Table::Meta, noted.to_vec()));
+        }
         rows
     }
 
@@ -260,7 +279,7 @@ impl<S: Ground> Hall<S> {
     }
 
     fn read_over(
-        &self,
+        &mut self,
         read: &dyn Read,
         caller: &Agent,
         operation: &'static Operation,
@@ -273,11 +292,22 @@ impl<S: Ground> Hall<S> {
             keyring: &self.host.keyring(),
             limits: &self.host.limits(),
             now: self.now,
-            sealing: self.host.sealing(self.now),
+            sealing: self.host.guard().sealing(self.now),
             store: StoreFigures::default(),
             caller: caller.caller,
             as_agent,
         };
+        if operation.uses_a_file() {
+            let job = operation.job(&view, arguments).map_err(to_refusal)?;
+            let finding = match carry_out(job, &view, &mut self.files)? {
+                Ok(answer) => return Ok(answer),
+                Err(finding) => finding,
+            };
+            let request = Request { finding: Some(finding), ..self.request(caller, operation, Arguments::new()) };
+            let batch = self.host.take(read, self.now, vec![((), request)]);
+            let committed = self.store.commit(batch).is_ok();
+            return self.host.committed(committed).pop().expect("one reply").1;
+        }
         operation.read(&view, arguments).map_err(to_refusal)
     }
 
@@ -413,6 +443,20 @@ impl<S: Ground> Hall<S> {
         self.all(&owner(), "object_log", json!({"object": object, "limit": 50}), "facts")
     }
 
+    /// Exports the log of an object; the file.
+    pub fn export(&mut self, object: &str) -> Vec<u8> {
+        let path = format!("/{object}.kwoonlog");
+        self.files.remove(&path);
+        self.ok(&owner(), "object_export", json!({"object": object, "path": path}));
+        self.files[&path].clone()
+    }
+
+    /// Checks a log file; what the answer says.
+    pub fn check(&mut self, file: Vec<u8>) -> Value {
+        self.files.insert("/elsewhere.kwoonlog".to_owned(), file);
+        self.ok(&owner(), "object_check", json!({"path": "/elsewhere.kwoonlog"}))["result"].clone()
+    }
+
     /// Verifies every log and decides it again.
     pub fn verify(&mut self) {
         let verified = self.ok(&owner(), "ledger_verify", json!({}));
@@ -420,53 +464,11 @@ impl<S: Ground> Hall<S> {
     }
 }
 
-/// Halls in memory, of which there can be many, and states of them compared.
-impl Hall {
-    /// A hall in the same state, which goes its own way from here.
-    #[must_use]
-    pub fn fork(&self) -> Self {
-        let store = self.store.clone();
-        let keyring = Keyring::clone(&self.host.keyring());
-        let host = Host::new(keyring, self.limits.clone(), &self.snapshot()).expect("memory is readable");
-        Self { store, host, seed: self.seed, limits: self.limits.clone(), now: self.now, calls: self.calls }
-    }
-
-    /// Whether nothing is in the store that was not there before but the recorded time.
-    pub fn unchanged_since(&self, before: &MemorySnapshot) -> bool {
-        let now = self.snapshot();
-        let meta = |state: &MemorySnapshot| {
-            let mut rows = all_rows(state, Table::Meta);
-            rows.retain(|(key, _)| key != b"last_time");
-            rows
-        };
-        let same = |table| table == Table::Meta || now.same_table(before, table);
-        Table::ALL.into_iter().all(same) && meta(&now) == meta(before) && now.same_content(before)
-    }
-
-    /// Folds the facts that came since a state over that state, as a replica would that has it: they fold, and the derived
-    /// table is then the one of this hall, but for the receipts of outcomes that are no facts.
-    pub fn folds_since(&self, before: &MemorySnapshot) {
-        let now = self.snapshot();
-        let mut replica = Overlay::new(before);
-        let first = log::next_arrival(before).expect("readable");
-        for (_, number, index) in log::arrivals(&now, first, usize::MAX).expect("readable") {
-            let fact = log::fact_bytes(&now, number, index).expect("a fact");
-            replica::fold(&mut replica, number, &fact).expect("a replica folds what was sealed");
-        }
-        let derived = |read: &dyn Read| {
-            let mut rows = all_rows(read, Table::Derived);
-            rows.retain(|(key, _)| key.first() != Some(&RECEIPTS));
-            rows
-        };
-        assert!(derived(&replica) == derived(&now), "a replica derives what the host derived");
-    }
-}
-
 /// Actions in one round, and rounds that come to nothing.
 impl<S: Ground> Hall<S> {
     fn request(&self, caller: &Agent, operation: &'static Operation, arguments: Arguments) -> Request {
         let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
-        Request { caller: caller.caller, operation, arguments, entropy, trace_id: None }
+        Request { caller: caller.caller, operation, arguments, entropy, trace_id: None, finding: None }
     }
 
     /// Takes acting calls in one round, as a daemon does that they reach at the same time; the answers in their order.
@@ -502,8 +504,80 @@ pub fn content<'a>(answer: &'a Value, field: &Value) -> Option<&'a str> {
     answer["content"][field.as_str().expect("a content key")]["text"].as_str()
 }
 
+/// States of a store in memory.
+impl Hall {
+    /// A hall in the same state, which goes its own way from here.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let store = self.store.clone();
+        let keyring = Keyring::clone(&self.host.keyring());
+        let host = Host::new(keyring, self.limits.clone(), self.mark, &self.snapshot()).expect("memory is readable");
+        let (limits, files) = (self.limits.clone(), self.files.clone());
+        let (now, calls) = (self.now, self.calls);
+        Self { store, host, seed: self.seed, limits, mark: self.mark, now, calls, files }
+    }
+
+    /// Whether nothing is in the store that was not there before but the recorded time.
+    pub fn unchanged_since(&self, before: &MemorySnapshot) -> bool {
+        let now = self.snapshot();
+        let meta = |state: &MemorySnapshot| {
+            let mut rows = all_rows(state, Table::Meta);
+            rows.retain(|(key, _)| !NOTED.contains(&key.as_slice()));
+            rows
+        };
+        let same = |table| table == Table::Meta || now.same_table(before, table);
+        Table::ALL.into_iter().all(same) && meta(&now) == meta(before) && now.same_content(before)
+    }
+
+    /// Folds the facts that came since a state over that state, as a replica would that has it: they fold, and the derived
+    /// table is then the one of this hall, but for the receipts of outcomes that are no facts.
+    pub fn folds_since(&self, before: &MemorySnapshot) {
+        let now = self.snapshot();
+        let mut replica = Overlay::new(before);
+        let first = log::next_arrival(before).expect("readable");
+        for (_, number, index) in log::arrivals(&now, first, usize::MAX).expect("readable") {
+            let fact = log::fact_bytes(&now, number, index).expect("a fact");
+            replica::fold(&mut replica, number, &fact).expect("a replica folds what was sealed");
+        }
+        let derived = |read: &dyn Read| {
+            let mut rows = all_rows(read, Table::Derived);
+            rows.retain(|(key, _)| key.first() != Some(&RECEIPTS));
+            rows
+        };
+        assert!(derived(&replica) == derived(&now), "a replica derives what the host derived");
+    }
+}
+
 fn all_rows(read: &dyn Read, table: Table) -> Vec<Row> {
     read.range(table, &[], &[0xff; 80], Order::Rising, usize::MAX).expect("readable")
+}
+
+/// Does with a file what an operation wants, as the daemon does.
+fn carry_out(
+    job: FileJob,
+    view: &View<'_>,
+    files: &mut BTreeMap<String, Vec<u8>>,
+) -> Result<Result<Answer, Finding>, Refusal> {
+    let FilePath(path) = job.path;
+    let stopped = |stop| match stop {
+        FileStop::Stop(stop) => to_refusal(stop),
+        FileStop::Io(error) => panic!("memory can be read and written: {error}"),
+    };
+    match (job.work, files.get(&path)) {
+        (FileWork::Export(_), Some(_)) => Err(Refusal::argument("path", "a file that is not there yet")),
+        (FileWork::Export(export), None) => {
+            let mut file = Vec::new();
+            let answer = export.write(view, &mut file).map_err(stopped)?;
+            files.insert(path, file);
+            Ok(Ok(answer))
+        }
+        (FileWork::Backup, _) => Err(Refusal::argument("path", "a directory on a disk")),
+        (FileWork::Check, Some(file)) => {
+            let finding = check::check(&mut &file[..], view.now).map_err(stopped)?;
+            Ok(file::answer(finding, view).expect("memory is readable"))
+        }
+        (FileWork::Check, None) => Err(Refusal::argument("path", "a file or directory that is there")),
+    }
 }
 
 /// The key pair of the host (`host`) or the owner (`owner`) of a hall.

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ pub struct Daemon {
     pub home: PathBuf,
     /// `127.0.0.1:port`.
     pub address: String,
-    log: Receiver<String>,
+    log: Mutex<Receiver<String>>,
     seen: Vec<String>,
     directory: Option<TempDir>,
 }
@@ -66,6 +67,28 @@ impl Daemon {
     pub fn serving(home: &Path, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(KWOON);
         command.arg("--home").arg(home).arg("serve").args(flags).envs(environment.iter().copied());
+        Self::started(home, command).unwrap()
+    }
+
+    /// A daemon in a home that may not be usable.
+    ///
+    /// # Errors
+    /// How it ended instead, with what it said.
+    pub fn try_at(home: &Path) -> Result<Self, String> {
+        let mut command = Command::new(KWOON);
+        command.arg("--home").arg(home).arg("serve");
+        Self::started(home, command)
+    }
+
+    /// A daemon whose process begins with a line of shell, such as `ulimit -n 256`.
+    pub fn after(home: &Path, line: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{line}; exec \"$0\" --home \"$1\" serve"), KWOON]).arg(home);
+        Self::started(home, command).unwrap()
+    }
+
+    /// The daemon that this command becomes; it serves when this returns.
+    fn started(home: &Path, mut command: Command) -> Result<Self, String> {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, log) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -86,12 +109,12 @@ impl Daemon {
                         break;
                     }
                 }
-                Err(_) => panic!("the daemon ended: {:?}: {}", child.wait(), seen.join("\n")),
+                Err(_) => return Err(format!("{}: {}", child.wait().unwrap(), seen.join("\n"))),
             }
         }
         let run: Value = serde_json::from_slice(&std::fs::read(home.join("run.json")).unwrap()).unwrap();
         let address = run["http"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
-        Self { child, home: home.to_owned(), address, log, seen, directory: None }
+        Ok(Self { child, home: home.to_owned(), address, log: Mutex::new(log), seen, directory: None })
     }
 
     /// The process id.
@@ -133,6 +156,31 @@ impl Daemon {
         (id, made["secret"]["token"].as_str().unwrap().to_owned())
     }
 
+    /// Where every object stands: its index, digest and head.
+    pub fn trace(&self) -> Vec<Value> {
+        self.walk(&self.token("owner"), "object_digest", json!({}), "objects")
+    }
+
+    /// All rows of a list, page by page.
+    pub fn walk(&self, token: &str, operation: &str, mut arguments: Value, rows: &str) -> Vec<Value> {
+        let mut all = Vec::new();
+        arguments["limit"] = json!(50);
+        loop {
+            let page = self.ok(token, operation, arguments.clone());
+            all.extend(page["result"][rows].as_array().unwrap().iter().cloned());
+            match page.get("cursor") {
+                Some(cursor) => arguments["cursor"] = cursor.clone(),
+                None => return all,
+            }
+        }
+    }
+
+    /// Says whether everything that is stored is what the facts say.
+    pub fn assert_sound(&self) {
+        let verified = self.ok(&self.token("owner"), "ledger_verify", json!({}));
+        assert_eq!(verified["result"]["sound"], true, "{verified:#}");
+    }
+
     /// The command line against this home.
     pub fn cli(&self, arguments: &[&str]) -> Output {
         cli(&self.home, arguments)
@@ -157,7 +205,7 @@ impl Daemon {
         assert!(sent.success());
         let status = self.child.wait().unwrap();
         assert!(status.success(), "a daemon that is stopped ends well: {status}");
-        self.seen.extend(self.log.iter());
+        self.seen.extend(self.log.lock().unwrap().iter());
         (self.seen.join("\n"), self.home.clone(), self.directory.take())
     }
 }

@@ -22,6 +22,7 @@ fn run(directory: &Path, script: &str) -> String {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let output = Command::new("bash")
         .args(["-euo", "pipefail", "-c", script])
+        .current_dir(directory)
         .env("PATH", path)
         .env("KWOON_HOME", directory.join("home"))
         .env_remove("KWOON_AGENT")

@@ -3,10 +3,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod arguments;
+mod backup;
 mod crash;
 mod daemon;
 mod documents;
+mod hard;
 mod homes;
 mod http;
+mod kill;
 mod lifecycle;
+mod logs;
+mod proofs;
 mod secrets;

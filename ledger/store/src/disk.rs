@@ -39,15 +39,12 @@ use crate::files;
 use crate::home::{self, AGENT_KEYS, CLEAN, Home, KEYS, STORE, tokens};
 use crate::lock::Lock;
 use crate::rebuild::{UNDER_WAY, rebuild_if_interrupted};
-use crate::{STORE_VERSION, VERSION_KEY};
+use crate::{OLDEST_STORE_VERSION, STORE_VERSION, VERSION_KEY};
 
 /// How much of the store is kept in memory, in bytes, unless said otherwise.
 pub const CACHE_BYTES_DEFAULT: usize = 64 << 20;
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
-/// The version of a store that has no journal yet.
-const WITHOUT_JOURNAL: u32 = 1;
-
 /// Why nothing is written after a commit that failed.
 const COMMIT_FAILED: &str = "an earlier commit failed and may or may not be on disk; restart kwoon";
 
@@ -135,13 +132,13 @@ impl DiskStore {
         let transaction = live.begin_read().map(Contained::new).map_err(at)?;
         let version = live.watch.contain(|| version(&transaction)).map_err(at)?;
         let recent = match version {
-            Some(STORE_VERSION) => {
-                let read = || every_table(&transaction).and_then(|()| Recent::read(&transaction));
+            Some(found @ OLDEST_STORE_VERSION..=STORE_VERSION) => {
+                let read = || {
+                    every_table(&transaction, found)?;
+                    // Version 1 had no journal.
+                    if found == 1 { Ok(Recent::none(0)) } else { Recent::read(&transaction) }
+                };
                 live.watch.contain(read).map_err(at)?
-            }
-            Some(WITHOUT_JOURNAL) => {
-                live.watch.contain(|| every_table(&transaction)).map_err(at)?;
-                Recent::none(0)
             }
             Some(found) if found > STORE_VERSION => {
                 return Err(OpenError::NewerVersion { path, found, known: STORE_VERSION });
@@ -160,6 +157,7 @@ impl DiskStore {
             unknown: Mutex::new(false),
             _lock: lock,
         };
+        // Tables that an older version lacks are made together with the number of this one, before anything reads them.
         if version != Some(STORE_VERSION) {
             store.transact(make_tables).map_err(at)?;
         }
@@ -197,6 +195,16 @@ impl DiskStore {
             key_files::write_private(&*self.layer, &self.home.join(CLEAN), b"").map_err(Fault::from)?;
         }
         Ok(())
+    }
+
+    /// Ends a store that was just made and holds nothing yet.
+    pub(crate) fn end(self) -> Result<(), OpenError> {
+        let (home, path) = (self.home.clone(), self.home.join(STORE));
+        self.live.close().map_err(|fault| fault.at(&home, &path))
+    }
+
+    pub(crate) fn home_path(&self) -> &Path {
+        &self.home
     }
 
     /// Writes what lies in the journal into the tables.
@@ -367,14 +375,13 @@ enum Empty {
 }
 
 /// Makes the store of a home that is being made.
-pub(crate) fn make_store(home: &Path, layer: Arc<dyn FileLayer>) -> Result<(), OpenError> {
+pub(crate) fn make_store(home: &Path, layer: Arc<dyn FileLayer>) -> Result<DiskStore, OpenError> {
     let path = home.join(STORE);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
     let file = file.map_err(|error| OpenError::io(&path, error))?;
     let backend = FileBackend::new(file).map_err(|error| Fault::from(error).at(home, &path))?;
     let location = Location { home, layer, lock: None };
-    let store = DiskStore::open_in(location, Box::new(backend), CACHE_BYTES_DEFAULT, Empty::IsNew)?;
-    store.live.close().map_err(|fault| fault.at(home, &path))
+    DiskStore::open_in(location, Box::new(backend), CACHE_BYTES_DEFAULT, Empty::IsNew)
 }
 
 /// The version a store states, nothing if nothing was ever committed to it.
@@ -387,13 +394,21 @@ fn version(transaction: &ReadTransaction) -> Result<Option<u32>, Fault> {
     version.map(Some).ok_or_else(|| Fault::Damaged("it states no version".to_owned()))
 }
 
-fn every_table(transaction: &ReadTransaction) -> Result<(), Fault> {
-    for table in Table::ALL.map(definition).into_iter().chain([CONTENT_TABLE]) {
+/// The version of the tables that first had this one.
+fn since(table: Table) -> u32 {
+    if table == Table::Quarantine { 2 } else { 1 }
+}
+
+/// All tables of a version are there.
+fn every_table(transaction: &ReadTransaction, version: u32) -> Result<(), Fault> {
+    let tables = Table::ALL.into_iter().filter(|table| since(*table) <= version).map(definition);
+    for table in tables.chain([CONTENT_TABLE]) {
         transaction.open_table(table)?;
     }
     Ok(())
 }
 
+/// Makes every table that is not there, and states this version.
 fn make_tables(transaction: &WriteTransaction) -> Result<(), Fault> {
     for table in Table::ALL.map(definition).into_iter().chain([CONTENT_TABLE]) {
         transaction.open_table(table)?;
@@ -457,6 +472,17 @@ impl Snapshot {
         }
     }
 
+    /// The hashes of the contents that are held, from a key on, at most `limit`.
+    pub(crate) fn content_hashes(&self, from: &[u8], limit: usize) -> Result<Vec<Digest>, ReadError> {
+        let rows = self.rows(CONTENT_SLOT, (from, &[0xff; 33]), Order::Rising, limit)?;
+        let hash = |(key, _): Row| key.try_into().map(Digest).map_err(|_| ReadError::damaged("the key of a content"));
+        rows.into_iter().map(hash).collect()
+    }
+
+    fn rows(&self, slot: usize, range: (&[u8], &[u8]), order: Order, limit: usize) -> Result<Vec<Row>, Fault> {
+        self.watch.contain(|| self.recent.range(slot, self.parts.table(slot)?, range, order, limit))
+    }
+
     fn count(&self, slot: usize) -> Result<u64, Fault> {
         self.watch.contain(|| {
             let table = self.parts.table(slot)?;
@@ -482,12 +508,7 @@ impl Read for Snapshot {
         if from >= to {
             return Ok(Vec::new());
         }
-        let slot = slot(table);
-        let rows = self.watch.contain(|| {
-            let table = self.parts.table(slot)?;
-            self.recent.range(slot, table, (from, to), order, limit)
-        });
-        Ok(rows?)
+        Ok(self.rows(slot(table), (from, to), order, limit)?)
     }
 
     fn content(&self, hash: &Digest) -> Result<Option<(Salt, Vec<u8>)>, ReadError> {

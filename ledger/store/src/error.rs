@@ -74,7 +74,7 @@ pub enum OpenError {
         /// What the operating system said.
         source: io::Error,
     },
-    /// The disk, or the owner's share of it, is full.
+    /// The disk, or the owner's share of it, is full, or a file cannot grow any more.
     #[error("the disk is full at {path} ({source}); make room and start again")]
     DiskFull {
         /// The file or directory.
@@ -130,7 +130,9 @@ impl OpenError {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path, source },
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path, source },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Self::DiskFull { path, source }
+            }
             _ => Self::Io { path, source },
         }
     }
@@ -175,6 +177,7 @@ mod tests {
         assert!(shown(io::ErrorKind::PermissionDenied).contains("run kwoon as the owner"));
         assert!(shown(io::ErrorKind::StorageFull).contains("disk is full"));
         assert!(shown(io::ErrorKind::QuotaExceeded).contains("disk is full"));
+        assert!(shown(io::ErrorKind::FileTooLarge).contains("disk is full"));
         assert!(matches!(OpenError::io(Path::new("x"), io::ErrorKind::Other.into()), OpenError::Io { .. }));
     }
 }

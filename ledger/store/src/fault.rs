@@ -10,7 +10,8 @@ use kwoon_ledger::storage::{ReadError, WriteError};
 
 use crate::error::OpenError;
 
-/// How the reason of a `ReadError` or `WriteError` begins when the disk, or the owner's share of it, is full.
+/// How the reason of a `ReadError` or `WriteError` begins when the disk, or the owner's share of it, is full, or
+/// a file cannot grow any more.
 pub const DISK_FULL: &str = "disk full";
 
 /// What went wrong.
@@ -30,7 +31,9 @@ impl Fault {
     fn reason(self) -> String {
         match self {
             Self::Io(error) => match error.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => format!("{DISK_FULL} ({error})"),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                    format!("{DISK_FULL} ({error})")
+                }
                 _ => format!("input or output failed ({error})"),
             },
             Self::Damaged(what) => ReadError::damaged(&what).reason,
@@ -161,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_recognised() {
-        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge] {
             let error = WriteError::from(Fault::from(redb::StorageError::Io(kind.into())));
             assert!(error.reason.starts_with(DISK_FULL), "{error}");
         }

@@ -22,11 +22,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
-use kwoon_keys::KeyPair;
 use kwoon_keys::files::{self as key_files, FileError, FileLayer, Os};
 use kwoon_keys::id::AgentId;
 use kwoon_keys::secret::InstanceKeys;
+use kwoon_keys::{Digest, KeyPair};
 
 use crate::content::CONTENT;
 use crate::error::OpenError;
@@ -38,17 +39,21 @@ pub use tokens::read_token;
 /// The version of the layout of a home that this crate reads and writes.
 pub const HOME_VERSION: u32 = 1;
 
-const FORMAT: &str = "format";
+pub(crate) const FORMAT: &str = "format";
+/// Where a system says which machine it is (machine-id(5)).
+const MACHINE_ID: &str = "/etc/machine-id";
 const FORMAT_PREFIX: &str = "kwoon home, version ";
 /// The directory of all key files.
 pub(crate) const KEYS: &str = "keys";
-const TOKENS: &str = "tokens";
+pub(crate) const TOKENS: &str = "tokens";
 const HOST_KEY: &str = "keys/host.key";
 const OWNER_KEY: &str = "keys/owner.key";
 /// The directory of the key files of instances.
 pub(crate) const AGENT_KEYS: &str = "keys/agents";
 /// The file of the tables.
 pub(crate) const STORE: &str = "store.redb";
+/// The owner's configuration. Nothing here reads it.
+pub(crate) const CONFIG: &str = "config.toml";
 /// The marker of a clean stop.
 pub(crate) const CLEAN: &str = "clean";
 
@@ -89,7 +94,7 @@ impl Home {
     }
 
     /// The same with a layer of files of one's own, for tests that let it crash. It stands under all that is done in the
-    /// home, but for the lock and the tables.
+    /// home, but for the lock, the tables, and clearing away a home whose making failed.
     ///
     /// # Errors
     /// As for [`Self::open`].
@@ -155,6 +160,21 @@ impl Home {
     /// If its file changed since the home was opened and no longer holds a key.
     pub fn owner_key(&self) -> Result<KeyPair, FileError> {
         key_files::read_pair(&self.path.join(OWNER_KEY), "owner")
+    }
+
+    /// What tells this home from a copy of it: where on which machine the tables lie. It is another after the home was
+    /// copied or restored, and the same after it was renamed or the machine was started again. The number of the device
+    /// is no part of it, because that may change with every start of a machine.
+    ///
+    /// # Errors
+    /// If the operating system does not tell.
+    pub fn mark(&self) -> Result<Digest, OpenError> {
+        let path = self.path.join(STORE);
+        let metadata = fs::metadata(&path).map_err(|error| OpenError::io(&path, error))?;
+        // A file system that keeps no time of birth tells less, and a system without this file too.
+        let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+        let machine = fs::read(MACHINE_ID).unwrap_or_default();
+        Ok(Digest::of("kwoon 1 home mark", &[&metadata.ino().to_be_bytes(), &born.as_nanos().to_be_bytes(), &machine]))
     }
 
     /// The keys of all instances on this host, by agent. Some may belong to agents that no commit made known: their

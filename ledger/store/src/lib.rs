@@ -7,6 +7,7 @@
 //! a dropped derived table held it asks of the ledger, see [`rebuild()`].
 //! It never talks to the network and reads no clock.
 
+mod backup;
 mod content;
 mod disk;
 mod error;
@@ -18,6 +19,7 @@ mod lock;
 mod memory;
 mod rebuild;
 
+pub use backup::{BackupError, BackupReport};
 pub use content::{INLINE_BYTES_MAX, is_content_row};
 pub use disk::{CACHE_BYTES_DEFAULT, DiskStore, Snapshot, StoreStats, is_journal_row};
 pub use error::{OpenError, TokenError};
@@ -26,8 +28,11 @@ pub use home::{HOME_VERSION, Home, OpenMode, read_token};
 pub use memory::{MemorySnapshot, MemoryStore};
 pub use rebuild::{RebuildError, RebuildReport, Rebuildable, rebuild};
 
-/// The version of the tables this crate reads and writes.
+/// The version of the tables this crate writes: 1 had no journal and no table of what is in quarantine.
 pub const STORE_VERSION: u32 = 2;
+
+/// The oldest version of the tables that this crate brings up to [`STORE_VERSION`] when it opens a store.
+pub const OLDEST_STORE_VERSION: u32 = 1;
 
 /// The key in the table `Meta` under which every store holds its version, as four big-endian bytes.
 pub const VERSION_KEY: &[u8] = b"version";

@@ -8,7 +8,7 @@ use kwoon_ledger::fact::{Fact, fact_hash, head_hash};
 use kwoon_ledger::index::{self, IdKind, Place, Short};
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Code, Stop};
-use kwoon_ledger::replica::{self, FoldError};
+use kwoon_ledger::replica::FoldError;
 use kwoon_ledger::state::{CELLS, Cells, ObjectNumber};
 use kwoon_ledger::storage::{Order, Overlay, Read, ReadError, Row, Table};
 use schemars::JsonSchema;
@@ -20,9 +20,14 @@ use crate::answer::{Answer, Contents};
 use crate::argument::{Limit, LogFormat, ObjectRef};
 use crate::message::{self, Message};
 use crate::receipt::effect_json;
+use crate::verify::{self, Verifier};
 use crate::view::{View, read_cursor, write_cursor};
 
-fn number(view: &View<'_>, object: &ObjectRef) -> Result<(ObjectNumber, Short), Stop> {
+/// The log of an object.
+///
+/// # Errors
+/// [`Code::NotFound`] if it has none here.
+pub(super) fn number(view: &View<'_>, object: &ObjectRef) -> Result<(ObjectNumber, Short), Stop> {
     let (kind, short) = match object {
         ObjectRef::Thread(short) => (IdKind::Thread, short),
         ObjectRef::Memory(short) => (IdKind::Memory, short),
@@ -97,40 +102,32 @@ impl Verified {
         self.objects += 1;
         let head = Cells::new(read, number).head()?.ok_or(Code::Internal)?;
         let facts = FactsOnly(read);
-        let mut folded = Overlay::new(&facts);
-        let mut next = 0;
-        while next <= head.index {
-            let (from, to) = (log::fact_key(number, next), log::fact_key(number, u64::MAX));
+        let mut verifier = Verifier::new(&facts, number);
+        while verifier.facts <= head.index {
+            let (from, to) = (log::fact_key(number, verifier.facts), log::fact_key(number, u64::MAX));
             let rows = read.range(Table::Log, &from, &to, Order::Rising, CHUNK)?;
             if rows.is_empty() {
-                self.fault(object, next, "the fact is missing");
+                self.fault(object, verifier.facts, "the fact is missing");
                 return Ok(());
             }
             for (_, bytes) in rows {
-                match replica::fold(&mut folded, number, &bytes) {
-                    Ok(_) => {}
+                match verifier.fact(&bytes) {
+                    Ok(_) => self.facts += 1,
                     Err(FoldError::Unreadable(error)) => return Err(error.into()),
-                    Err(FoldError::Rejected(rejection)) => {
-                        self.fault(object, next, rejection);
-                        return Ok(());
-                    }
-                    Err(FoldError::Refused(code)) => {
-                        self.fault(object, next, format_args!("the rules refuse it: {}", code.name()));
+                    Err(error) => {
+                        self.fault(object, verifier.facts, verify::words(&error));
                         return Ok(());
                     }
                 }
-                self.facts += 1;
-                next += 1;
             }
-            // What was folded is read from the store again where it is needed, so a long log takes no more memory.
-            folded.batch.rows.retain(|(table, _), _| matches!(table, Table::Derived | Table::Meta));
+            verifier.forget_facts();
         }
         let mut cells = vec![CELLS];
         cells.extend_from_slice(&number.to_be_bytes());
         for prefix in [cells, log::effects_prefix(number)] {
-            self.compare(read, &folded, prefix, object, head.index)?;
+            self.compare(read, &verifier.folded, prefix, object, head.index)?;
         }
-        self.verify_seals(read, &folded, number, object, head.index)
+        self.verify_seals(read, &mut verifier, number, object, head.index)
     }
 
     /// Compares the stored rows under a prefix with those derived here.
@@ -160,29 +157,28 @@ impl Verified {
     fn verify_seals(
         &mut self,
         read: &dyn Read,
-        folded: &Overlay<'_>,
+        verifier: &mut Verifier<'_>,
         number: ObjectNumber,
         object: &ObjectId,
         index: u64,
     ) -> Result<(), Stop> {
-        let mut sealed = None;
         let mut from = number.to_be_bytes().to_vec();
         let end = kwoon_ledger::storage::after_prefix(&from);
         loop {
             let rows = read.range(Table::Seals, &from, &end, Order::Rising, CHUNK)?;
             let Some((last, _)) = rows.last().cloned() else { break };
             for (_, record) in rows {
-                match replica::check_seal(folded, number, &record) {
-                    Ok(seal) => sealed = Some(seal.index),
+                match verifier.seal(&record) {
+                    Ok(_) => {}
                     Err(FoldError::Unreadable(error)) => return Err(error.into()),
-                    Err(_) => self.fault(object, index, "a seal is wrong"),
+                    Err(error) => self.fault(object, index, verify::words(&error)),
                 }
                 self.seals += 1;
             }
             from = last;
             from.push(0);
         }
-        if sealed != Some(index) {
+        if verifier.sealed != Some(index) {
             self.fault(object, index, "the last fact is not sealed");
         }
         Ok(())

@@ -6,10 +6,12 @@
 pub mod agent;
 pub mod assignment;
 pub mod entry;
+pub mod export;
 pub mod ledger;
 pub mod limits;
 pub mod memory;
 pub mod owner;
+pub mod quarantine;
 pub mod thread;
 pub mod turn;
 
@@ -25,6 +27,8 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::Answer;
 use crate::argument::{self, ActionRef, AgentRef, Arguments};
+use crate::check::Finding;
+use crate::file::FileJob;
 use crate::receipt::Done;
 use crate::round::{Acting, Call, OwnerPlan, Owning, Plan, Round};
 use crate::view::{Caller, View};
@@ -98,12 +102,37 @@ pub trait Tends: DeserializeOwned + JsonSchema {
     fn tend(self, round: &mut Round<'_>, call: &Call) -> Result<Answer, Stop>;
 }
 
+/// An operation of the owner that makes a file on the host's machine, of one consistent state.
+pub trait UsesFile: DeserializeOwned + JsonSchema {
+    /// The structural result.
+    type Result: JsonSchema;
+
+    /// Says which file, and what is to be done with it.
+    ///
+    /// # Errors
+    /// If it refers to nothing here, or the store cannot be read.
+    fn job(self, view: &View<'_>) -> Result<FileJob, Stop>;
+}
+
+/// An operation of the owner that checks a file, of which something may have to be kept.
+pub trait ChecksFile: UsesFile {
+    /// Keeps what is to be kept of what was found in the file, and answers.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn keep(finding: Finding, round: &mut Round<'_>) -> Result<Answer, Stop>;
+}
+
 type ReadFn = fn(&View<'_>, Arguments) -> Result<Answer, Stop>;
+type JobFn = fn(&View<'_>, Arguments) -> Result<FileJob, Stop>;
+type KeepFn = fn(Finding, &mut Round<'_>) -> Result<Answer, Stop>;
 type ActFn = fn(&mut Round<'_>, Caller, Call, &[ActionRef], Arguments) -> Result<Answer, Stop>;
 
 #[derive(Clone, Copy)]
 enum Run {
     Read(ReadFn),
+    /// What is to be done with a file, and how what was found in it is kept, where that may be.
+    File(JobFn, Option<KeepFn>),
     Act(ActFn),
 }
 
@@ -209,6 +238,33 @@ impl Operation {
         }
     }
 
+    const fn uses_file<T: UsesFile>(name: &'static str, about: &'static str) -> Self {
+        Self::on_file::<T>(name, about, None)
+    }
+
+    const fn checks_file<T: ChecksFile>(name: &'static str, about: &'static str) -> Self {
+        Self::on_file::<T>(name, about, Some(T::keep))
+    }
+
+    const fn on_file<T: UsesFile>(name: &'static str, about: &'static str, keep: Option<KeepFn>) -> Self {
+        fn run<T: UsesFile>(view: &View<'_>, arguments: Arguments) -> Result<FileJob, Stop> {
+            argument::parse::<T>(arguments)?.job(view)
+        }
+        Self {
+            name,
+            about,
+            who: Who::Owner,
+            arguments: schema_of::<T>,
+            result: schema_of::<T::Result>,
+            run: Run::File(run::<T>, keep),
+        }
+    }
+
+    /// Whether it uses a file, so that [`Operation::job`] says what is to be done.
+    pub fn uses_a_file(&self) -> bool {
+        matches!(self.run, Run::File(..))
+    }
+
     /// Whether it acts, rather than reads.
     pub fn is_action(&self) -> bool {
         matches!(self.run, Run::Act(_))
@@ -229,12 +285,35 @@ impl Operation {
     /// Reads.
     ///
     /// # Errors
-    /// See [`Reads::read`]; also if this operation acts.
+    /// See [`Reads::read`]; also if this operation does not just read.
     pub fn read(&self, view: &View<'_>, arguments: Arguments) -> Result<Answer, Stop> {
         self.check_caller(view.caller, false)?;
         match self.run {
             Run::Read(run) => run(view, arguments),
-            Run::Act(_) => Err(Code::Internal.into()),
+            Run::File(..) | Run::Act(_) => Err(Code::Internal.into()),
+        }
+    }
+
+    /// What is to be done with which file.
+    ///
+    /// # Errors
+    /// See [`UsesFile::job`]; also if this operation uses none.
+    pub fn job(&self, view: &View<'_>, arguments: Arguments) -> Result<FileJob, Stop> {
+        self.check_caller(view.caller, false)?;
+        match self.run {
+            Run::File(run, _) => run(view, arguments),
+            Run::Read(_) | Run::Act(_) => Err(Code::Internal.into()),
+        }
+    }
+
+    /// Keeps what is to be kept of what was found in a file.
+    ///
+    /// # Errors
+    /// If the store cannot be read; also if this operation checks no file.
+    pub(crate) fn keep(&self, round: &mut Round<'_>, finding: Finding) -> Result<Answer, Stop> {
+        match self.run {
+            Run::File(_, Some(keep)) => keep(finding, round),
+            Run::File(_, None) | Run::Read(_) | Run::Act(_) => Err(Code::Internal.into()),
         }
     }
 
@@ -252,7 +331,7 @@ impl Operation {
     ) -> Result<Answer, Stop> {
         match self.run {
             Run::Act(run) => run(round, caller, call, after, arguments),
-            Run::Read(_) => Err(Code::Internal.into()),
+            Run::Read(_) | Run::File(..) => Err(Code::Internal.into()),
         }
     }
 }
@@ -436,6 +515,16 @@ pub static ALL: &[Operation] = &[
         "clock_confirm",
         "Confirms that this machine's clock is right after it jumped; sealing goes on.",
     ),
+    Operation::tends::<owner::HomeConfirm>(
+        "home_confirm",
+        "Confirms that this home, which was copied or restored from a backup, is the one to go on with: no other copy of it \
+         seals any more, and what was sealed elsewhere since is given up. Sealing goes on.",
+    ),
+    Operation::uses_file::<owner::Backup>(
+        "backup",
+        "Makes a copy of this home in a new directory while the daemon runs: keys and tokens too, so keep it as safe as \
+         the home. To restore it, copy the directory to where a home should be, and start kwoon there.",
+    ),
     Operation::reads::<ledger::LedgerVerify>(
         "ledger_verify",
         Who::Owner,
@@ -446,6 +535,25 @@ pub static ALL: &[Operation] = &[
         "object_log",
         Who::Owner,
         "The facts and seals of one object in order, as JSON or with the records themselves.",
+    ),
+    Operation::uses_file::<export::ObjectExport>(
+        "object_export",
+        "Writes the log of one object to a new file: its facts and seals, and the contents that this host holds. Notes of \
+         handled responses are left out, as the owner may not read them.",
+    ),
+    Operation::checks_file::<quarantine::ObjectCheck>(
+        "object_check",
+        "Checks a log file from elsewhere: verifies every record and decides every fact again. Nothing of it enters a log \
+         of this host. A record of an unknown version or kind ends the check and is kept in quarantine.",
+    ),
+    Operation::reads::<quarantine::QuarantineList>(
+        "quarantine_list",
+        Who::Owner,
+        "Records from elsewhere that are of a version or kind this kwoon does not know. They are kept and in no log.",
+    ),
+    Operation::tends::<quarantine::QuarantineRemove>(
+        "quarantine_remove",
+        "Removes a record from quarantine, for good.",
     ),
     Operation::reads::<ledger::ObjectDigest>(
         "object_digest",

@@ -8,12 +8,15 @@ use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Code, Stop};
 use kwoon_ledger::state::{Cells, ObjectNumber};
 use kwoon_ledger::storage::{Read, ReadError, Table};
+use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Reads, Tends};
+use super::{Reads, Tends, UsesFile};
 use crate::answer::{Answer, Contents, shown};
-use crate::argument::Limit;
+use crate::argument::{FilePath, Limit};
+use crate::file::{FileJob, FileWork};
+use crate::quarantine;
 use crate::round::{Call, Round};
 use crate::view::{View, read_cursor, write_cursor};
 
@@ -52,6 +55,8 @@ pub struct StoreShown {
     texts: u64,
     /// Facts, of all objects.
     facts: u64,
+    /// Records in quarantine.
+    quarantined: u64,
 }
 
 /// How the host is doing.
@@ -147,6 +152,7 @@ impl Reads for HostStatus {
                 file_bytes: view.store.file_bytes,
                 texts: view.store.texts,
                 facts: log::next_arrival(view.read)?,
+                quarantined: quarantine::totals(view.read)?.0,
             },
             limits: view.limits.rows().collect(),
         };
@@ -170,29 +176,88 @@ pub struct Confirmed {
     was_sealing: bool,
 }
 
-/// Where the time that a call confirmed is noted, so that a repeat of the call confirms no other (L3.1).
-fn confirmation_key(round: &Round<'_>, call: &Call) -> Vec<u8> {
-    let mut key = b"clock_confirm/".to_vec();
+/// What a call of the owner's confirmed, the first time or now: a repeat of the call confirms nothing else (L3.1).
+fn confirmed<T: Encode<()> + for<'b> Decode<'b, ()>>(
+    round: &mut Round<'_>,
+    call: &Call,
+    confirm: impl FnOnce(&mut Round<'_>) -> Result<T, ReadError>,
+) -> Result<T, ReadError> {
+    let mut key = call.operation.as_bytes().to_vec();
+    key.push(b'/');
     key.extend_from_slice(round.keyring.owner_secret().token(call.operation, &call.key).as_bytes());
-    key
+    if let Some(bytes) = round.sequencer.overlay.get(Table::Meta, &key)? {
+        return cbor::read_own(&bytes).map_err(|_| ReadError::damaged("a confirmation"));
+    }
+    let confirmed = confirm(round)?;
+    round.sequencer.overlay.put(Table::Meta, key, cbor::write(&confirmed));
+    Ok(confirmed)
 }
 
 impl Tends for ClockConfirm {
     type Result = Confirmed;
 
     fn tend(self, round: &mut Round<'_>, call: &Call) -> Result<Answer, Stop> {
-        let key = confirmation_key(round, call);
-        let earlier = round.sequencer.overlay.get(Table::Meta, &key)?;
-        let (time, was_sealing) = match earlier {
-            Some(bytes) => cbor::read_own(&bytes).map_err(|_| ReadError::damaged("a confirmed time"))?,
-            None => {
-                let confirmed = (round.now, round.sealing.is_ok());
-                round.sequencer.overlay.put(Table::Meta, key, cbor::write(&confirmed));
-                round.confirm_clock()?;
-                confirmed
-            }
-        };
+        let (time, was_sealing) = confirmed(round, call, |round| {
+            let was_sealing = round.guard().sealing(round.now).is_ok();
+            round.confirm_clock()?;
+            Ok((round.now, was_sealing))
+        })?;
         let result = Confirmed { time: shown(time), was_sealing };
         Ok(Answer::new(&result, Contents::new(&round.sequencer.overlay))?)
+    }
+}
+
+/// Arguments of `home_confirm`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HomeConfirm {}
+
+/// What was confirmed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct HomeConfirmed {
+    /// Whether the home was a copy that had not been confirmed.
+    was_restored: bool,
+    /// Whether the host seals since.
+    sealing: bool,
+}
+
+impl Tends for HomeConfirm {
+    type Result = HomeConfirmed;
+
+    fn tend(self, round: &mut Round<'_>, call: &Call) -> Result<Answer, Stop> {
+        let (was_restored, sealing) = confirmed(round, call, |round| {
+            let was_restored = round.guard().restored;
+            round.confirm_home()?;
+            Ok((was_restored, round.guard().sealing(round.now).is_ok()))
+        })?;
+        let result = HomeConfirmed { was_restored, sealing };
+        Ok(Answer::new(&result, Contents::new(&round.sequencer.overlay))?)
+    }
+}
+
+/// Arguments of `backup`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Backup {
+    /// The directory to make, on the machine of the host.
+    path: FilePath,
+}
+
+/// What a backup holds.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BackupShown {
+    /// Facts, of all objects.
+    pub facts: u64,
+    /// Contents.
+    pub contents: u64,
+    /// Contents that are damaged or missing here, and so in the backup.
+    pub contents_unreadable: u64,
+}
+
+impl UsesFile for Backup {
+    type Result = BackupShown;
+
+    fn job(self, _: &View<'_>) -> Result<FileJob, Stop> {
+        Ok(FileJob { path: self.path, work: FileWork::Backup })
     }
 }

@@ -19,6 +19,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 
+use crate::hall::NOTED;
+
 /// The token of alice.
 pub const TOKEN: &str = "kwn_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 /// Where the daemon would listen.
@@ -96,7 +98,7 @@ impl Daemon {
     fn rows(&self) -> Vec<Row> {
         let snapshot = self.store.snapshot().expect("readable");
         let all = |table| snapshot.range(table, &[], &[0xff; 80], Order::Rising, usize::MAX).expect("readable");
-        Table::ALL.into_iter().flat_map(all).filter(|(key, _)| key != b"last_time").collect()
+        Table::ALL.into_iter().flat_map(all).filter(|(key, _)| !NOTED.contains(&key.as_slice())).collect()
     }
 
     /// What comes back on a connection on which this is sent, in pieces of so many bytes.

@@ -4,7 +4,7 @@
 //! ways; a host is started on it and goes on to the end of the script. `KWOON_CRASH_SEEDS=20` tries twenty times as many
 //! ways as CI does.
 
-mod life;
+pub mod life;
 mod script;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ use self::life::{Broken, Life, Note, State, fresh};
 use self::script::{Round, SEED, script};
 
 /// A run without a crash, and all that is compared with it.
-struct Run {
+pub struct Run {
     /// The disk before.
     before: Medium,
     /// What had been committed before.
@@ -42,7 +42,7 @@ struct Run {
 
 /// What left the host.
 #[derive(Clone, Default)]
-struct Noted {
+pub struct Noted {
     /// The answers, by round.
     answered: Vec<Vec<Value>>,
     /// The tokens, by the name of their agent.
@@ -70,19 +70,19 @@ struct Point<'a> {
     noted: &'a Noted,
 }
 
-fn rounds() -> &'static [Round] {
+pub fn rounds() -> &'static [Round] {
     static ROUNDS: OnceLock<Vec<Round>> = OnceLock::new();
     ROUNDS.get_or_init(script)
 }
 
 /// The hashes of all contents of the script.
-fn contents() -> &'static BTreeSet<Digest> {
+pub fn contents() -> &'static BTreeSet<Digest> {
     static CONTENTS: OnceLock<BTreeSet<Digest>> = OnceLock::new();
     CONTENTS.get_or_init(script::contents)
 }
 
 /// What each commit of the script leaves, and before these what was there at first.
-fn states() -> &'static [Arc<State>] {
+pub fn states() -> &'static [Arc<State>] {
     static STATES: OnceLock<Vec<Arc<State>>> = OnceLock::new();
     STATES.get_or_init(|| {
         let run = Run::whole();
@@ -121,7 +121,7 @@ fn play(mut life: Life, from: usize, to: usize, later: Duration) -> Result<(Life
 
 impl Run {
     /// Records the rounds up to `to` that were not answered before, over a disk on which this had been committed.
-    fn record(before: Medium, earlier: Option<&Arc<State>>, noted: Noted, to: usize, later: Duration) -> Self {
+    pub fn record(before: Medium, earlier: Option<&Arc<State>>, noted: Noted, to: usize, later: Duration) -> Self {
         let from = noted.answered.len();
         let life = Life::start(before.clone(), None, true).unwrap();
         let first = Arc::new(life.state());
@@ -136,9 +136,20 @@ impl Run {
     }
 
     /// The whole script, recorded once.
-    fn whole() -> &'static Self {
+    pub fn whole() -> &'static Self {
         static RUN: OnceLock<Run> = OnceLock::new();
         RUN.get_or_init(|| Self::record(fresh(&[]), None, Noted::default(), rounds().len(), Duration(0)))
+    }
+
+    /// The disk after the run.
+    pub fn after(&self) -> Medium {
+        let mut medium = self.before.clone();
+        for event in &self.events {
+            if let Event::Step(step) = event {
+                medium.take(step);
+            }
+        }
+        medium
     }
 
     /// Goes through the run and stops before each sync, and once at the end.
@@ -275,7 +286,7 @@ fn rebuilt(state: &State) -> Vec<kwoon_ledger::storage::Row> {
     store.snapshot().unwrap().range(Table::Derived, &[], &[0xff; 80], Order::Rising, usize::MAX).unwrap()
 }
 
-fn start(medium: Medium, what: &str) -> Life {
+pub fn start(medium: Medium, what: &str) -> Life {
     Life::start(medium, None, false).unwrap_or_else(|broken| panic!("{what}: {}", broken.why))
 }
 

@@ -8,6 +8,7 @@ mod derived;
 mod described;
 mod effects;
 mod facts;
+mod files;
 mod inputs;
 mod logs;
 
@@ -89,6 +90,7 @@ fn all() -> Vectors {
     facts::add(&mut vectors);
     effects::add(&mut vectors);
     derived::add(&mut vectors);
+    files::add(&mut vectors);
     logs::add(&mut vectors);
     vectors
 }
@@ -170,6 +172,9 @@ variants! {
     }
     outcome_result_name(OutcomeResult: kwoon_ledger::fact::OutcomeResult) { Existing, Refused }
     detail_value_name(DetailValue: kwoon_ledger::fact::DetailValue) { Text, Number }
+    log_item_name(LogItem: kwoon_sync::logfile::LogItem) { Fact, Seal, Content, End }
+    record_type_name(RecordType: kwoon_sync::quarantine::RecordType) { Header, Item, Fact, Seal }
+    reason_name(Reason: kwoon_sync::quarantine::Reason) { UnknownVersion, UnknownKind }
     duty_name(Duty: kwoon_ledger::effect::Duty) { Respond, Deliver, Judge }
     exit_name(Exit: kwoon_ledger::effect::Exit) {
         Replied, Handled, Taken, Retracted, MembershipEnded, Demoted, Closed, Delivered, Abandoned, Voided, Judged,

@@ -51,6 +51,7 @@ fn code(slot: usize) -> u8 {
         Some(Table::Meta) => 6,
         Some(Table::Derived) => 7,
         None => 8,
+        Some(Table::Quarantine) => 9,
     }
 }
 

@@ -80,6 +80,51 @@ fn rows_are_there_after_a_stop_without_a_close() {
     assert_eq!(snapshot.get(Table::Derived, b"a").unwrap(), None);
 }
 
+/// Makes the store a whole one of version 1, as kwoon wrote it before there was a quarantine.
+fn make_first_version(at: &At, without: &str) {
+    let database = redb::Database::open(at.path(STORE)).unwrap();
+    let transaction = database.begin_write().unwrap();
+    assert!(transaction.delete_table(definition(Table::Quarantine)).unwrap());
+    transaction.delete_table(Definition::new(without)).unwrap();
+    transaction
+        .open_table(definition(Table::Meta))
+        .unwrap()
+        .insert(VERSION_KEY, 1u32.to_be_bytes().as_slice())
+        .unwrap();
+    transaction.commit().unwrap();
+}
+
+#[test]
+fn a_store_of_the_first_version_gets_its_new_table_when_it_is_opened() {
+    let at = At::new();
+    let store = at.open();
+    let mut batch = row(Table::Log, b"a", b"1");
+    put(&mut batch, Table::Quarantine, b"q", b"lost with its table");
+    store.commit(batch).unwrap();
+    store.close().unwrap();
+    make_first_version(&at, "no such table");
+    let store = at.open();
+    store.commit(row(Table::Quarantine, b"r", b"2")).unwrap();
+    drop(store);
+    let store = at.open();
+    let snapshot = store.snapshot().unwrap();
+    assert_eq!(snapshot.get(Table::Meta, VERSION_KEY).unwrap().unwrap(), STORE_VERSION.to_be_bytes());
+    assert_eq!(snapshot.get(Table::Log, b"a").unwrap().unwrap(), b"1");
+    assert_eq!(snapshot.get(Table::Quarantine, b"q").unwrap(), None);
+    assert_eq!(snapshot.get(Table::Quarantine, b"r").unwrap().unwrap(), b"2");
+}
+
+#[test]
+fn a_store_of_the_first_version_that_is_not_whole_is_refused_and_left_as_it_is() {
+    let at = At::new();
+    at.open().close().unwrap();
+    make_first_version(&at, Table::Seals.name());
+    let before = fs::read(at.path(STORE)).unwrap();
+    let error = DiskStore::open(&at.home, CACHE_BYTES_DEFAULT).unwrap_err();
+    assert!(error.to_string().contains("the table seals is missing"), "{error}");
+    assert!(fs::read(at.path(STORE)).unwrap() == before, "it was changed");
+}
+
 #[test]
 fn a_snapshot_of_a_store_that_was_dropped_gives_an_error() {
     let at = At::new();

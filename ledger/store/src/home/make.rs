@@ -46,7 +46,7 @@ fn parts(shared: &Arc<dyn FileLayer>, path: &Path) -> Result<(), OpenError> {
         let seed = key_files::random().map_err(|error| OpenError::io(&path.join(name), error))?;
         key_files::write_pair(layer, &path.join(name), kind, &KeyPair::from_seed(&seed))?;
     }
-    disk::make_store(path, Arc::clone(shared))?;
+    disk::make_store(path, Arc::clone(shared))?.end()?;
     layer.sync_dir(path).map_err(|error| OpenError::io(path, error))?;
     // Last, so that a home whose making broke off is told from a whole one.
     Ok(key_files::write_private(layer, &path.join(FORMAT), format!("{FORMAT_PREFIX}{HOME_VERSION}\n").as_bytes())?)

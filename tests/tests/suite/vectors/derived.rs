@@ -1,8 +1,8 @@
 //! What is derived: ids and their outside form, tokens, salts, commitments, hashes of chains, tickets and key files.
 
 use kwoon_keys::id::{
-    AdmissionId, AgentId, AssignmentId, EngagementId, InstanceId, MemoryId, ObligationId, PublicationId, ReceiptId,
-    RequestId, TaskId, ThreadId,
+    AdmissionId, AgentId, AssignmentId, EngagementId, InstanceId, MemoryId, ObligationId, PublicationId, QuarantineId,
+    ReceiptId, RequestId, TaskId, ThreadId,
 };
 use kwoon_keys::secret::{InstanceKeys, request_id};
 use kwoon_keys::{Commitment, Digest, RequestSecret, cbor, files};
@@ -57,6 +57,7 @@ fn add_outside_forms(vectors: &mut Vectors) {
         ObligationId(id).to_string(),
         ReceiptId(id).to_string(),
         AdmissionId(id).to_string(),
+        QuarantineId(id).to_string(),
     ];
     vectors.add("derivations", "outside forms", json!({"inputs": {"id": hex(&bytes)}, "output": shown}));
 }
