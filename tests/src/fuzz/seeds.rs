@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::http::{ADDRESS, TOKEN};
 use super::world::World;
-use super::{fold, records, text};
+use super::{fold, logfile, records, text};
 use crate::forge;
 
 /// The seeds of a target.
@@ -19,6 +19,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "records" => of_records(),
         "fold" => of_fold(),
+        "logfile" => of_logfile(),
         "text" => of_text(),
         "act" => CALLS.iter().map(|calls| lines(calls)).collect(),
         "http" => of_http(),
@@ -91,6 +92,19 @@ fn of_fold() -> Vec<Vec<u8>> {
             for signer in 0..3 {
                 seeds.push(vec![2, log, fact, signer, 0, 0]);
             }
+        }
+    }
+    seeds
+}
+
+fn of_logfile() -> Vec<Vec<u8>> {
+    let world = World::new();
+    let mut seeds: Vec<_> = logfile::files().iter().map(|file| after(0, file)).collect();
+    seeds.push(after(0, &world.hall.files["/later"]));
+    for log in 0..u8::try_from(logfile::files().len()).expect("few logs") {
+        // Nothing edited; a byte changed; some left out; some of a later version; a byte at the end.
+        for edits in [&[][..], &[4, 0, 2, 1], &[7, 90, 0, 3], &[5, 11, 0, 2], &[2 << 2 | 2, 0xff, 0xff, 0, 1]] {
+            seeds.push([&[1, log], edits].concat());
         }
     }
     seeds
@@ -256,6 +270,13 @@ const CALLS: &[&Calls] = &[
         ("memory_create", 1, r#"{"text":"x","after":["$a"],"idempotency_key":"y"}"#),
         ("memory_create", 1, r#"{"text":"z","idempotency_key":"y"}"#),
     ],
+    &[("object_export", 0, r#"{"object":"$m","path":"/new"}"#), ("object_check", 0, r#"{"path":"/new"}"#)],
+    &[
+        ("object_check", 0, r#"{"path":"/later"}"#),
+        ("quarantine_list", 0, r#"{"limit":1}"#),
+        ("backup", 0, r#"{"path":"/b"}"#),
+    ],
+    &[("quarantine_remove", 0, r#"{"id":"$q"}"#), ("home_confirm", 0, "{}"), ("object_check", 0, r#"{"path":"/log"}"#)],
 ];
 
 fn lines(calls: &Calls) -> Vec<u8> {
