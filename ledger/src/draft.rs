@@ -12,7 +12,7 @@ use crate::effect::{Account, Duty, Effect, EntryPosted, Exit, Obligation};
 use crate::index::{self, IdKind, List, OfferRow, Place, TurnRow};
 use crate::state::{
     Assignment, Cell, Cells, Entry, IdentityVersion, Member, Memory, ObjectNumber, Progress, Publication, Response,
-    Thread, cell_key,
+    Thread, cell_key, fewer, more,
 };
 use crate::storage::{Overlay, Read, ReadError, Table};
 use crate::time::Time;
@@ -155,8 +155,8 @@ impl<'a> Draft<'a> {
             }
             Effect::MembershipBegan(agent, role, admission) => {
                 let mut thread = self.thread()?;
-                thread.members += 1;
-                count_role(&mut thread, None, Some(*role));
+                thread.members = more(thread.members)?;
+                count_role(&mut thread, None, Some(*role))?;
                 let member = Member { role: *role, admission: *admission, since: self.time, index: self.index };
                 self.put(Cell::Member, &[agent.as_bytes()], &member);
                 let (owner, handle) = (index::owner(agent), thread.thread.0.short());
@@ -168,9 +168,9 @@ impl<'a> Draft<'a> {
             }
             Effect::MembershipEnded(agent, _) => {
                 let mut thread = self.thread()?;
-                thread.members -= 1;
+                thread.members = fewer(thread.members)?;
                 let role = self.cells().member(agent)?.map(|member| member.role);
-                count_role(&mut thread, role, None);
+                count_role(&mut thread, role, None)?;
                 self.remove(Cell::Member, &[agent.as_bytes()]);
                 let (owner, handle) = (index::owner(agent), thread.thread.0.short());
                 index::list_remove(&mut self.overlay, List::Threads, &owner, &handle)?;
@@ -180,7 +180,7 @@ impl<'a> Draft<'a> {
             Effect::RoleSet(agent, role) => {
                 let mut thread = self.thread()?;
                 if let Some(mut member) = self.cells().member(agent)? {
-                    count_role(&mut thread, Some(member.role), Some(*role));
+                    count_role(&mut thread, Some(member.role), Some(*role))?;
                     member.role = *role;
                     self.put(Cell::Member, &[agent.as_bytes()], &member);
                 }
@@ -306,7 +306,7 @@ impl<'a> Draft<'a> {
 
     fn obligation_began(&mut self, obligation: &Obligation) -> Result<(), ReadError> {
         let mut thread = self.thread()?;
-        thread.obligations += 1;
+        thread.obligations = more(thread.obligations)?;
         self.set_thread(&thread);
         let entry = obligation.entry.to_be_bytes();
         if obligation.duty == Duty::Respond {
@@ -327,7 +327,7 @@ impl<'a> Draft<'a> {
 
     fn obligation_ended(&mut self, obligation: &Obligation, exit: Exit) -> Result<(), ReadError> {
         let mut thread = self.thread()?;
-        thread.obligations -= 1;
+        thread.obligations = fewer(thread.obligations)?;
         self.set_thread(&thread);
         let number = obligation.entry.to_be_bytes();
         if obligation.duty == Duty::Respond {
@@ -423,9 +423,15 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn count_role(thread: &mut Thread, old: Option<Role>, new: Option<Role>) {
-    let voice = |role: Option<Role>| u64::from(role.is_some_and(Role::has_voice));
-    let governor = |role: Option<Role>| u64::from(role == Some(Role::Governor));
-    thread.voices = thread.voices + voice(new) - voice(old);
-    thread.governors = thread.governors + governor(new) - governor(old);
+fn count_role(thread: &mut Thread, old: Option<Role>, new: Option<Role>) -> Result<(), ReadError> {
+    let counted = |count: u64, old: bool, new: bool| match (old, new) {
+        (false, true) => more(count),
+        (true, false) => fewer(count),
+        (true, true) | (false, false) => Ok(count),
+    };
+    let has_voice = |role: Option<Role>| role.is_some_and(Role::has_voice);
+    let governs = |role: Option<Role>| role == Some(Role::Governor);
+    thread.voices = counted(thread.voices, has_voice(old), has_voice(new))?;
+    thread.governors = counted(thread.governors, governs(old), governs(new))?;
+    Ok(())
 }

@@ -11,7 +11,7 @@ use crate::draft::Draft;
 use crate::effect::Effect;
 use crate::fact::{Cause, Fact, SealedOutcome, fact_hash, head_hash, running_digest};
 use crate::index;
-use crate::state::{Head, ObjectNumber};
+use crate::state::{Head, ObjectNumber, more};
 use crate::storage::{Order, Overlay, Read, ReadError, Table};
 use crate::time::Time;
 
@@ -41,7 +41,9 @@ pub fn next_object(read: &dyn Read) -> Result<ObjectNumber, ReadError> {
 /// # Errors
 /// If the store cannot be read.
 pub fn next_arrival(read: &dyn Read) -> Result<u64, ReadError> {
-    next(read, NEXT_ARRIVAL)
+    let next = next(read, NEXT_ARRIVAL)?;
+    // There is one after it, which the next fact notes.
+    more(next).map(|_| next)
 }
 
 /// The key of a fact.
@@ -154,7 +156,7 @@ pub fn outcome(read: &dyn Read, number: ObjectNumber, index: u64) -> Result<Opti
     let Some((key, seal)) = seals.into_iter().next() else { return Ok(None) };
     let sealed = crate::state::number_at_end(&key)?;
     let mut later = Vec::new();
-    for next in index + 1..=sealed {
+    for next in (index..=sealed).skip(1) {
         later.push(fact_hash(&fact_bytes(read, number, next)?));
     }
     let digest_before = match index {
@@ -287,6 +289,6 @@ pub(crate) fn draft<'a>(
     head: Option<&Head>,
     time: Time,
 ) -> Result<Draft<'a>, ReadError> {
-    let index = head.map_or(0, |head| head.index + 1);
+    let index = head.map_or(Ok(0), |head| more(head.index))?;
     Ok(Draft::new(base, number, index, next_arrival(base)?, time))
 }

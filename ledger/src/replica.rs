@@ -11,7 +11,7 @@ use crate::fact::{Cause, Fact, Rejection, Seal, running_digest};
 use crate::index;
 use crate::log::{self, Addition};
 use crate::rules::Decision;
-use crate::state::{Cells, ObjectNumber};
+use crate::state::{Cells, ObjectNumber, more};
 use crate::storage::{Overlay, ReadError};
 use crate::time::{Duration, Time};
 
@@ -96,7 +96,7 @@ fn decide_again<'a>(
             opens && fact.opening.is_some() && index::number(overlay, &fact.object)?.is_none()
         }
         Some(head) => {
-            fact.index == head.index + 1
+            fact.index == more(head.index)?
                 && fact.epoch == head.epoch
                 && fact.previous == head.hash
                 && fact.object == head.object

@@ -532,6 +532,22 @@ impl<'a> Cells<'a> {
     }
 }
 
+/// One more than a number or a count that the store holds.
+///
+/// # Errors
+/// If there is none, which means that the store is damaged.
+pub fn more(number: u64) -> Result<u64, ReadError> {
+    number.checked_add(1).ok_or_else(|| ReadError::damaged("a number is too large"))
+}
+
+/// One fewer than a count that the store holds.
+///
+/// # Errors
+/// If there is none, which means that the store is damaged.
+pub fn fewer(count: u64) -> Result<u64, ReadError> {
+    count.checked_sub(1).ok_or_else(|| ReadError::damaged("a count is too small"))
+}
+
 /// The number in the last eight bytes of a key.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use crate::limits::Limits;
 use crate::refusal::{Code, Refusal, Stop, require};
 use crate::rules::memory::{self, publication_id};
 use crate::rules::{Question, assignment, identity};
-use crate::state::{Member, Thread};
+use crate::state::{Member, Thread, more};
 
 /// Checks what the format allows of an entry's own content.
 ///
@@ -66,7 +66,7 @@ pub fn post(
     may_speak(thread, member)?;
     // K5.1: there are no tasks yet that an author could read.
     require(post.task.is_none(), Code::NotFound)?;
-    let number = thread.entries + 1;
+    let number = more(thread.entries)?;
     let (pin, brings_forth) = pinned(question, thread, author, &post.source)?;
     let reply_to = match &post.reply_to {
         Some(request) => Some(draft.cells().entry_of(request)?.ok_or(Code::BadReference)?),
@@ -74,9 +74,10 @@ pub fn post(
     };
     let responders = responders(draft, thread, author, post.ask.as_deref(), reply_to)?;
     check_sizes(post, &Limits::MAXIMA)?;
-    let caused = draft.cells().caused(&author)? + responders.len() as u64 + u64::from(post.assign.is_some());
+    let begun = responders.len() as u64 + u64::from(post.assign.is_some());
+    let caused = draft.cells().caused(&author)?.saturating_add(begun);
     require(caused <= Limits::MAXIMA.obligations_caused_max, Code::CapacityReached)?;
-    let open = thread.obligations + responders.len() as u64 + 1;
+    let open = thread.obligations.saturating_add(responders.len() as u64 + 1);
     require(open <= Limits::MAXIMA.obligations_open_max, Code::CapacityReached)?;
     // T3.6: a reply ends the replier's own response, whomever the new entry asks.
     if let Some(replied) = reply_to

@@ -94,7 +94,7 @@ fn first_account(genesis: &Genesis, owner: kwoon_keys::PublicKey, record: Digest
 /// # Errors
 /// [`Code::VersionConflict`], [`Code::AlreadyFinal`].
 pub fn may_change(account: &Account, version: u64) -> Result<(), Refusal> {
-    if version != account.version + 1 {
+    if account.version.checked_add(1) != Some(version) {
         return Err(Code::VersionConflict.into());
     }
     if account.status == Status::Terminated {

@@ -10,7 +10,7 @@ use crate::fact::{Fact, Rejection};
 use crate::limits::Limits;
 use crate::log;
 use crate::refusal::{Code, Refusal, Stop, require};
-use crate::state::Memory;
+use crate::state::{Memory, more};
 
 /// The id of the publication of a memory.
 pub fn publication_id(memory: &MemoryId) -> PublicationId {
@@ -125,7 +125,7 @@ pub fn decide(draft: &mut Draft<'_>, action: &Action, author: AgentId, host: &[u
 fn update_version(draft: &mut Draft<'_>, memory: &Memory, update: &MemoryUpdate) -> Result<(), Stop> {
     may_update(memory, update.expected_version)?;
     check_version(&update.version, &Limits::MAXIMA)?;
-    draft.emit(Effect::VersionAdded(memory.version + 1, update.version.clone(), memory.public))?;
+    draft.emit(Effect::VersionAdded(more(memory.version)?, update.version.clone(), memory.public))?;
     Ok(())
 }
 

@@ -199,11 +199,10 @@ impl Reads for LedgerVerify {
                 as_of = view.as_of(number)?;
             }
             None => {
-                let mut from = 0;
-                loop {
-                    let objects = log::objects(view.read, from, CHUNK)?;
-                    let Some((last, _)) = objects.last() else { break };
-                    from = last + 1;
+                let mut from = Some(0);
+                while let Some(first) = from {
+                    let objects = log::objects(view.read, first, CHUNK)?;
+                    from = objects.last().and_then(|(last, _)| last.checked_add(1));
                     for (number, object) in objects {
                         verified.verify(view.read, number, &object)?;
                     }
@@ -300,7 +299,7 @@ impl Reads for ObjectLog {
                 seal: seal.as_deref().and_then(hex),
             });
         }
-        let next = facts.last().map_or(from, |fact| fact.index + 1);
+        let next = facts.last().map_or(from, |fact| fact.index.saturating_add(1));
         let mut answer = Answer::new(&Facts { facts }, Contents::new(view.read))?;
         answer.as_of = view.as_of(number)?;
         answer.cursor = more.then(|| write_cursor(b"log", &short, &next));

@@ -28,8 +28,8 @@ pub(super) const STEPS_MAX: usize = 16;
 type Rows = BTreeMap<(Table, Vec<u8>), Option<Vec<u8>>>;
 
 /// A log, and the state after each number of its facts.
-struct Folded {
-    log: Log,
+pub(super) struct Folded {
+    pub(super) log: Log,
     states: Vec<Rows>,
 }
 
@@ -40,9 +40,9 @@ struct Signer {
     key: KeyPair,
 }
 
-struct Logs {
-    world: World,
-    logs: Vec<Folded>,
+pub(super) struct Logs {
+    pub(super) world: World,
+    pub(super) logs: Vec<Folded>,
     signers: Vec<Signer>,
     owner: KeyPair,
     host: PublicKey,
@@ -50,7 +50,7 @@ struct Logs {
     signed: BTreeSet<Vec<u8>>,
 }
 
-static LOGS: LazyLock<Logs> = LazyLock::new(|| {
+pub(super) static LOGS: LazyLock<Logs> = LazyLock::new(|| {
     let world = World::new();
     let objects = log::objects(&world.hall.snapshot(), 0, usize::MAX).expect("readable");
     let logs: Vec<_> = objects.iter().map(|(_, id)| Folded::of(Log::of(&world.hall, &id.to_string()))).collect();

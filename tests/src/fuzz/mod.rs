@@ -5,6 +5,7 @@
 pub mod act;
 pub mod fold;
 pub mod http;
+pub mod logfile;
 pub mod records;
 pub mod seeds;
 pub mod store;
@@ -20,6 +21,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("records", records::target),
     ("fold", fold::target),
+    ("logfile", logfile::target),
     ("text", text::target),
     ("act", act::target),
     ("http", http::target),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::http::{ADDRESS, TOKEN};
 use super::world::World;
-use super::{fold, records, text};
+use super::{fold, logfile, records, text};
 use crate::forge;
 
 /// The seeds of a target.
@@ -19,6 +19,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "records" => of_records(),
         "fold" => of_fold(),
+        "logfile" => of_logfile(),
         "text" => of_text(),
         "act" => CALLS.iter().map(|calls| lines(calls)).collect(),
         "http" => of_http(),
@@ -91,6 +92,19 @@ fn of_fold() -> Vec<Vec<u8>> {
             for signer in 0..3 {
                 seeds.push(vec![2, log, fact, signer, 0, 0]);
             }
+        }
+    }
+    seeds
+}
+
+fn of_logfile() -> Vec<Vec<u8>> {
+    let world = World::new();
+    let mut seeds: Vec<_> = logfile::files().iter().map(|file| after(0, file)).collect();
+    seeds.push(after(0, &world.hall.files["/later"]));
+    for log in 0..u8::try_from(logfile::files().len()).expect("few logs") {
+        // Nothing edited; a byte changed; some left out; some of a later version; a byte at the end.
+        for edits in [&[][..], &[4, 0, 2, 1], &[7, 90, 0, 3], &[5, 11, 0, 2], &[2 << 2 | 2, 0xff, 0xff, 0, 1]] {
+            seeds.push([&[1, log], edits].concat());
         }
     }
     seeds
@@ -256,6 +270,13 @@ const CALLS: &[&Calls] = &[
         ("memory_create", 1, r#"{"text":"x","after":["$a"],"idempotency_key":"y"}"#),
         ("memory_create", 1, r#"{"text":"z","idempotency_key":"y"}"#),
     ],
+    &[("object_export", 0, r#"{"object":"$m","path":"/new"}"#), ("object_check", 0, r#"{"path":"/new"}"#)],
+    &[
+        ("object_check", 0, r#"{"path":"/later"}"#),
+        ("quarantine_list", 0, r#"{"limit":1}"#),
+        ("backup", 0, r#"{"path":"/b"}"#),
+    ],
+    &[("quarantine_remove", 0, r#"{"id":"$q"}"#), ("home_confirm", 0, "{}"), ("object_check", 0, r#"{"path":"/log"}"#)],
 ];
 
 fn lines(calls: &Calls) -> Vec<u8> {
@@ -323,19 +344,38 @@ fn of_http() -> Vec<Vec<u8>> {
     seeds.collect()
 }
 
+/// Calls that between them read and change most of a thread.
+const AROUND: &Calls = &[
+    ("member_remove", 1, r#"{"thread":"$t","agent":"$B"}"#),
+    ("member_role", 1, r#"{"thread":"$t","agent":"$B","role":"observer"}"#),
+    ("entry_post", 1, r#"{"thread":"$t","text":"a","ask":["$B"],"reply_to":2}"#),
+    ("entry_handle", 2, r#"{"thread":"$t","entry":3}"#),
+    ("thread_close", 1, r#"{"thread":"$t"}"#),
+    ("thread_join", 5, r#"{"ticket":"$k"}"#),
+    ("assignment_take", 2, r#"{"assignment":"$o"}"#),
+    ("assignment_accept", 1, r#"{"assignment":"$d"}"#),
+    ("memory_update", 1, r#"{"memory":"$m","text":"y"}"#),
+    ("agent_deactivate", 0, r#"{"agent":"$B"}"#),
+    ("working_set", 2, r#"{"object":"$t"}"#),
+    ("ledger_verify", 0, r#"{"object":"$t"}"#),
+];
+
 fn of_store() -> Vec<Vec<u8>> {
     let derived = u8::try_from(Table::ALL.len() - 1).expect("few tables");
+    let cells = derived + 1;
     let mut seeds = Vec::new();
     for (at, calls) in CALLS.iter().enumerate() {
-        for (operation, caller, arguments) in calls.iter().filter(|(operation, ..)| *operation != "+") {
-            let call = lines(&[(operation, *caller, arguments)]);
-            // A row of the derived table, of another table, a number in one, and texts that are no UTF-8.
-            let row = u8::try_from(at * 3 % 251).expect("a byte");
-            seeds.push([&[0, 1, derived, row, 0, 7, 0x05, 1, 0, 0xff], &call[..]].concat());
-            seeds.push([&[2, 1, row % derived, row, 0, 7, 0x05, 2, 0, 0x01], &call[..]].concat());
-            seeds.push([&[0, 1, derived, row, 0, 4, row, 9], &call[..]].concat());
-            seeds.push([&[0x21, 0, 0xff, 0xfe], &call[..]].concat());
-        }
+        let calls: Vec<_> = calls.iter().filter(|(operation, ..)| *operation != "+").copied().collect();
+        let calls = lines(&calls);
+        let row = u8::try_from(at * 3).expect("few calls");
+        // A row of the derived table, of another table, a number in a cell, and texts that are no UTF-8.
+        seeds.push([&[0, 1, derived, row, 0, 7, 0x05, 1, 0, 0xff], &calls[..]].concat());
+        seeds.push([&[2, 1, row % derived, row, 0, 7, 0x05, 2, 0, 0x01], &calls[..]].concat());
+        seeds.push([&[0, 1, cells, row, 0, 4, row, 9], &calls[..]].concat());
+        seeds.push([&[0x21, 0, 0xff, 0xfe], &calls[..]].concat());
+    }
+    for row in 0..128 {
+        seeds.push([&[0, 2, cells, row, 0, 4, row, 0, cells, row, 0, 4, row + 3, 9], &lines(AROUND)[..]].concat());
     }
     seeds.push(vec![4, 0]);
     seeds.extend((0..40).map(|row| vec![4, 1, row % derived, row, 0, 7, 0x05, 9, 0, 0x01]));

@@ -1,6 +1,6 @@
 //! A store that is damaged: whatever its rows hold, what reads them gives an answer or says that something is wrong.
 //!
-//! An input edits rows of a sound store, then makes a call as in [`super::act`] over the result.
+//! An input edits rows of a sound store, then makes calls as in [`super::act`], each over the result.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -8,13 +8,14 @@ use std::sync::LazyLock;
 use arbitrary::Unstructured;
 use kwoon_keys::{Digest, Salt, cbor};
 use kwoon_ledger::rebuild::Rebuild;
+use kwoon_ledger::state::CELLS;
 use kwoon_ledger::storage::{Order, Overlay, Read, ReadError, Row, Table};
 use kwoon_ledger::time::Duration;
 use kwoon_sync::argument;
 use minicbor::Decoder;
 use minicbor::data::Type;
 
-use super::act::call_in;
+use super::act::{CALLS_MAX, call_in};
 use super::fold::edit_bytes;
 use super::world::{NUMBERS, World, shown};
 
@@ -23,7 +24,7 @@ const EDITS_MAX: usize = 8;
 
 struct Sound {
     world: World,
-    /// The rows of each table.
+    /// The rows of each table, then those of the derived one that are cells: most that is read are these.
     rows: Vec<(Table, Vec<Row>)>,
 }
 
@@ -31,7 +32,11 @@ static SOUND: LazyLock<Sound> = LazyLock::new(|| {
     let world = World::new();
     let snapshot = world.hall.snapshot();
     let all = |table| snapshot.range(table, &[], &[0xff; 80], Order::Rising, usize::MAX).expect("readable");
-    let rows = Table::ALL.map(|table| (table, all(table))).into();
+    let mut rows = Vec::from(Table::ALL.map(|table| (table, all(table))));
+    rows.push((
+        Table::Derived,
+        snapshot.prefix(Table::Derived, &[CELLS], Order::Rising, usize::MAX).expect("readable"),
+    ));
     Sound { world, rows }
 });
 
@@ -58,18 +63,18 @@ fn damage(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         rebuild(&Damaged { whole: false, ..damaged });
         return Ok(());
     }
-    let line = input.bytes(input.len())?;
-    let Some((operation, caller, body)) = call_in(&SOUND.world, line) else { return Ok(()) };
-    let Ok(arguments) = argument::read(&body) else { return Ok(()) };
-    let answer = shown(&hall.try_over(&damaged, caller, operation, arguments));
-    assert!(answer["ok"].is_boolean(), "{answer:#}");
+    for line in input.bytes(input.len())?.split(|byte| *byte == b'\n').take(CALLS_MAX) {
+        let Some((operation, caller, body)) = call_in(&SOUND.world, line) else { continue };
+        let Ok(arguments) = argument::read(&body) else { continue };
+        let answer = shown(&hall.try_over(&damaged, caller, operation, arguments));
+        assert!(answer["ok"].is_boolean(), "{answer:#}");
+    }
     Ok(())
 }
 
 /// Changes a row, moves it to another key, or removes it.
 fn edit(input: &mut Unstructured<'_>, overlay: &mut Overlay<'_>) -> arbitrary::Result<()> {
     let (table, row, kind): (u8, u16, u8) = input.arbitrary()?;
-    // Most rows are derived ones, and so most that is read.
     let (table, rows) = &SOUND.rows[(usize::from(table) % (2 * SOUND.rows.len())).min(SOUND.rows.len() - 1)];
     let Some((key, value)) = rows.get(usize::from(row) % rows.len().max(1)) else { return Ok(()) };
     let (mut key, mut value) = (key.clone(), overlay.get(*table, key).ok().flatten().unwrap_or(value.clone()));

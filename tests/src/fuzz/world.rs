@@ -3,9 +3,11 @@
 
 use kwoon_keys::KeyPair;
 use kwoon_keys::id::ThreadId;
-use kwoon_keys::{Digest, PublicKey};
+use kwoon_keys::{Digest, PublicKey, cbor};
+use kwoon_ledger::action::ObjectId;
 use kwoon_ledger::index::{Cursor, Handle, List, Short, owner};
 use kwoon_ledger::time::Duration;
+use kwoon_sync::logfile::{KIND, LogHeader, VERSION};
 use kwoon_sync::ticket::Ticket;
 use kwoon_sync::view::write_cursor;
 use serde_json::{Value, json};
@@ -80,6 +82,11 @@ impl World {
         hall.ok(&the_owner(), "agent_deactivate", json!({"agent": dave.id, "reason": "rest"}));
         hall.advance(Duration::minutes(1));
 
+        hall.ok(&the_owner(), "object_export", json!({"object": thread, "path": "/log"}));
+        hall.files.insert("/later".to_owned(), later_log());
+        let kept = hall.ok(&the_owner(), "object_check", json!({"path": "/later"}));
+        let kept = text(&kept["result"]["quarantined"]);
+
         let host = hall.key("owner").public().to_string();
         let publication = publication_of(&hall);
         let names = [
@@ -105,6 +112,7 @@ impl World {
             (b'i', full_id),
             (b'x', consent),
             (b'h', host),
+            (b'q', kept),
         ];
         let callers = vec![the_owner(), alice, bob, carol, dave, eve];
         Self { hall, callers, names: names.into(), thread }
@@ -174,6 +182,12 @@ fn ticket(seed: u8, hosts: u8) -> String {
     let hosts = (0..hosts % 12).map(|host| PublicKey([host; 32])).collect();
     let (thread, opening) = (ThreadId(Digest([seed; 32])), Digest([seed; 32]));
     Ticket::new(thread, opening, &KeyPair::from_seed(&[seed; 32]), hosts).text()
+}
+
+/// A log file of a version that nobody knows yet.
+fn later_log() -> Vec<u8> {
+    let object = ObjectId::Thread(ThreadId(Digest([7; 32])));
+    cbor::write(&LogHeader { kind: KIND.to_owned(), version: VERSION + 1, object, epoch: 0, index: 0 })
 }
 
 fn publication_of(hall: &Hall) -> String {
