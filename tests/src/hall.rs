@@ -28,6 +28,9 @@ use serde_json::{Value, json};
 /// The first byte of the keys of receipts in the derived table.
 const RECEIPTS: u8 = 0x04;
 
+/// Operations that act and are no requests of the protocol: they have no receipt.
+pub const WITHOUT_RECEIPT: [&str; 3] = ["clock_confirm", "home_confirm", "quarantine_remove"];
+
 /// What a host notes of itself with whatever it commits: the time, and where it is.
 pub const NOTED: [&[u8]; 2] = [b"last_time", b"home_mark"];
 

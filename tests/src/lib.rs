@@ -12,7 +12,7 @@ pub mod medium;
 pub mod model;
 pub mod recorder;
 
-pub use hall::{Agent, Hall, content, effects, merge, owner, text};
+pub use hall::{Agent, Hall, WITHOUT_RECEIPT, content, effects, merge, owner, text};
 
 /// Says which rule a test is about and what it shows: `holds`, that the rule holds; `refused`, that a violation is
 /// refused without effect, or a forged record rejected; `impossible`, that a violation cannot be expressed, and why.

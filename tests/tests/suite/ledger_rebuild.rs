@@ -14,7 +14,7 @@ use kwoon_ledger::{index, log};
 use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, MemoryStore, OpenMode, Rebuildable, rebuild};
 use kwoon_sync::operations::ALL;
 use kwoon_tests::forge::Nothing;
-use kwoon_tests::{Agent, Hall, merge, owner, rule};
+use kwoon_tests::{Agent, Hall, WITHOUT_RECEIPT, merge, owner, rule};
 use serde_json::{Value, json};
 
 pub(crate) type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
@@ -223,9 +223,8 @@ pub(crate) fn long() -> &'static Rows {
     ROWS.get_or_init(|| {
         let (hall, world) = history(240, |_| {});
         let acting = ALL.iter().filter(|operation| operation.is_action()).map(|operation| operation.name);
-        let missing: Vec<_> = acting
-            .filter(|name| !["clock_confirm", "quarantine_remove"].contains(name) && !world.succeeded.contains(name))
-            .collect();
+        let missing: Vec<_> =
+            acting.filter(|name| !WITHOUT_RECEIPT.contains(name) && !world.succeeded.contains(name)).collect();
         assert_eq!(missing, [""; 0], "the history has every operation in it");
         assert!(world.existing > 0, "a success without new effect is in it");
         let rows = hall.trace();

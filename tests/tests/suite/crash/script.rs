@@ -12,7 +12,7 @@ use kwoon_ledger::time::{Duration, Time};
 use kwoon_store::{MemorySnapshot, MemoryStore};
 use kwoon_sync::operations::ALL;
 use kwoon_tests::hall::Ground;
-use kwoon_tests::{Agent, Hall, merge, owner};
+use kwoon_tests::{Agent, Hall, WITHOUT_RECEIPT, merge, owner};
 use serde_json::{Value, json};
 
 /// The seed of the host's and the owner's keys.
@@ -255,7 +255,7 @@ pub fn script() -> Vec<Round> {
     w.round(&[(&alice, "entry_post", json!({"thread": thread, "text": "too late"}), "thread_closed")]);
     w.one(&bob, "memory_create", json!({"text": "the end"}));
 
-    let acting = ALL.iter().filter(|operation| operation.is_action() && operation.name != "clock_confirm");
+    let acting = ALL.iter().filter(|operation| operation.is_action() && !WITHOUT_RECEIPT.contains(&operation.name));
     for operation in acting {
         let mut calls = writer.rounds.iter().flat_map(|round| round.calls.iter().zip(&round.answers));
         let done = calls.any(|((_, name, _), answer)| *name == operation.name && answer["ok"] == true);
