@@ -30,7 +30,9 @@ fn reads<S: Ground>(hall: &mut Hall<S>) -> BTreeMap<String, Value> {
         ["turn", "opportunities", "memory_list", "thread_list", "agent_list", "outbox_list", "assignment_list"]
             .map(|operation| (operation, json!({"limit": 50})))
             .to_vec();
-    calls.extend(["host_status", "ledger_verify", "object_digest"].map(|operation| (operation, json!({}))));
+    calls.extend(
+        ["host_status", "ledger_verify", "object_digest", "quarantine_list"].map(|operation| (operation, json!({}))),
+    );
     calls.extend(["o", "notes", "m"].map(|query| ("memory_search", json!({"query": query, "limit": 50}))));
     for thread in ids("/result/thread") {
         calls.extend(
