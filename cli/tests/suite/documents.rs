@@ -54,6 +54,8 @@ fn the_tour_of_readme_works() {
     let said = run(directory.path(), &block("tour"));
     assert!(said.contains("Which changes go in?"), "the working set shows the question: {said}");
     assert!(said.contains("sound"), "{said}");
+    run(directory.path(), &block("backup"));
+    assert!(directory.path().join("kwoon-backup/store.redb").is_file());
     let said = run(directory.path(), &block("http"));
     let turn: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(turn["ok"], true);
