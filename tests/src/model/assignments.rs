@@ -232,10 +232,10 @@ impl Model {
         if assignment.creator != me {
             return Err("not_judge");
         }
+        assignment.open()?;
         if assignment.forfeited {
             return Err("judgment_forfeited");
         }
-        assignment.open()?;
         if assignment.delivered { Ok(()) } else { Err("not_judge") }
     }
 

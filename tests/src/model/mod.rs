@@ -75,11 +75,13 @@ pub enum Mistake {
     KeysAreFree,
     /// Deactivation leaves memberships (against A3).
     DeactivationKeepsMemberships,
+    /// What a deadline has ended is still said to be open until that is sealed (against O5).
+    LapsedWorkIsOpen,
 }
 
 impl Mistake {
     /// Every mistake.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::DemotionEndsNothing,
         Self::RejoiningRestoresJudgment,
         Self::ActionBeforeExpiry,
@@ -94,6 +96,7 @@ impl Mistake {
         Self::RetractionEndsTwice,
         Self::KeysAreFree,
         Self::DeactivationKeepsMemberships,
+        Self::LapsedWorkIsOpen,
     ];
 }
 

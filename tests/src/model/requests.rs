@@ -75,7 +75,8 @@ impl Model {
                 let (operation, arguments, at) = (arguments::action(operation), arguments.clone(), self.at);
                 self.requests.push(Request { caller, operation, key, asked, arguments, done, at });
                 let number = self.requests.len() - 1;
-                if let Some(clock) = self.clock_of(given) {
+                let changed = self.requests[number].done.existing.is_none();
+                if let Some(clock) = self.clock_of(given).filter(|_| changed) {
                     *clock = at.max(*clock);
                 }
                 let mut answer = self.answer(number);

@@ -71,7 +71,8 @@ impl Model {
         let owed = || self.obligations.iter().filter(|owed| owed.thread == thread);
         let mine = |entry: usize| self.entry(thread, entry).is_some_and(|entry| entry.author == me);
         let work = || self.assignments.iter().filter(|work| work.thread == thread);
-        let in_time = |due: Option<u64>| due.is_none_or(|due| due > self.now);
+        let late = self.errs(Mistake::LapsedWorkIsOpen);
+        let in_time = |due: Option<u64>| late || due.is_none_or(|due| due > self.now);
         let last = self.is_last_governor(thread, me);
         let manageable = governs && (self.threads[thread].members.len() > 1 || !last);
         let taken = work().any(|work| work.state == "taken" && work.assignee == me && in_time(work.due_at));

@@ -143,11 +143,11 @@ impl Chooser<'_> {
     }
 
     fn text(&mut self) -> String {
-        let mut text = self.choices.word(&["one", "two", "three", "é", "", "{\"four\": 4}"]).to_owned();
-        if self.choices.chance(4) {
-            text.push_str(&"x".repeat(70));
+        match self.choices.below(40) {
+            39 => String::new(),
+            38 => "x".repeat(70),
+            other => ["one", "two", "three", "é", "{\"four\": 4}"][other % 5].to_owned(),
         }
-        text
     }
 
     fn short(&mut self) -> &'static str {
@@ -212,7 +212,8 @@ impl Chooser<'_> {
         let count = self.model.threads[thread].entries.len();
         let number = match (owed && self.choices.chance(60)).then(|| self.choices.of(&mine)).flatten() {
             Some(number) => number,
-            None => self.choices.below(count + 2),
+            None if self.choices.chance(3) => 0,
+            None => 1 + self.choices.below(count + 1),
         };
         if self.choices.chance(10) {
             let posted = |made: &Request| {
