@@ -1,18 +1,23 @@
 //! The writer: one thread that drives the host. It takes requests from a bounded queue in groups, commits what each
-//! group decided, and only then hands out the replies; between groups it does what has come due.
+//! group decided, and only then hands out the replies; between groups it does what has come due. While requests are
+//! waiting, a second thread commits one group as the next is decided.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, SystemTime, UNIX_EPOCH};
 
 use kwoon_keys::id::AgentId;
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::refusal::{Code, Detail, Refusal};
-use kwoon_ledger::storage::{Read, ReadError, Store};
+use kwoon_ledger::storage::{Batch, Overlay, Read, ReadError, Store, WriteError};
 use kwoon_ledger::time::Time;
-use kwoon_store::{DiskStore, Home};
+use kwoon_store::{DiskStore, Home, Snapshot};
 use kwoon_sync::answer::{Answer, Secret, internal};
 use kwoon_sync::host::{Guard, Host, Request};
 use kwoon_sync::keyring::Keyring;
@@ -26,6 +31,9 @@ use crate::tokens::Tokens;
 const QUEUE_MAX: usize = 4096;
 /// Requests of one group, and so of one commit.
 const GROUP_MAX: usize = 256;
+
+/// Bytes of texts in a group beyond which it is committed before the next is decided.
+const AHEAD_BYTES_MAX: usize = 4 << 20;
 
 /// What a request gets.
 pub type Outcome = Result<Answer, Refusal>;
@@ -117,6 +125,71 @@ pub fn wall_clock() -> Time {
     Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
+type Group = Vec<(oneshot::Sender<Outcome>, Request)>;
+
+/// A group that was decided.
+struct Decided {
+    senders: Vec<oneshot::Sender<Outcome>>,
+    batch: Batch,
+}
+
+/// A group that is being committed.
+struct Committing {
+    senders: Vec<oneshot::Sender<Outcome>>,
+    /// What it writes, for the next group to be decided over.
+    written: Batch,
+}
+
+/// A thread that commits one batch at a time. It has ended when this was dropped.
+struct Committer {
+    batches: Option<SyncSender<Batch>>,
+    done: Receiver<Result<(), WriteError>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Committer {
+    fn new(store: &Arc<DiskStore>) -> std::io::Result<Self> {
+        let (batches, receiver) = sync_channel::<Batch>(1);
+        let (sender, done) = sync_channel(1);
+        let store = Arc::clone(store);
+        let thread = std::thread::Builder::new().name("committer".to_owned()).spawn(move || {
+            while let Ok(batch) = receiver.recv() {
+                if sender.send(store.commit(batch)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { batches: Some(batches), done, thread: Some(thread) })
+    }
+
+    /// Begins to commit a batch.
+    ///
+    /// # Errors
+    /// The batch, if the thread has ended.
+    fn begin(&self, batch: Batch) -> Result<(), Batch> {
+        match &self.batches {
+            Some(batches) => batches.send(batch).map_err(|unsent| unsent.0),
+            None => Err(batch),
+        }
+    }
+
+    /// Waits until the batch is committed.
+    fn end(&self) -> Result<(), WriteError> {
+        let broke_off = || WriteError { reason: "a commit broke off".to_owned() };
+        self.done.recv().unwrap_or_else(|_| Err(broke_off()))
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        // Without a sender the thread ends, and the store is its writer's alone again.
+        self.batches = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 /// The writer's own state.
 pub struct Writer {
     store: Arc<DiskStore>,
@@ -124,6 +197,8 @@ pub struct Writer {
     host: Host<usize>,
     limits: Limits,
     queue: Receiver<Message>,
+    committer: Committer,
+    committing: Option<Committing>,
     published: Arc<RwLock<Arc<Published>>>,
     tokens: Arc<RwLock<Tokens>>,
     commits: watch::Sender<u64>,
@@ -157,7 +232,20 @@ impl Writer {
         })));
         let handle =
             Handle { queue, published: Arc::clone(&published), tokens: Arc::clone(&tokens), commits: watching };
-        let writer = Self { store, home, host, limits, queue: receiver, published, tokens, commits, failed: None };
+        let committer = Committer::new(&store)?;
+        let writer = Self {
+            store,
+            home,
+            host,
+            limits,
+            queue: receiver,
+            committer,
+            committing: None,
+            published,
+            tokens,
+            commits,
+            failed: None,
+        };
         Ok((writer, handle))
     }
 
@@ -173,11 +261,15 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            while !stop && group.len() < GROUP_MAX {
-                match self.queue.try_recv() {
-                    Ok(message) => stop = collect(message, &mut group),
-                    Err(_) => break,
+            stop |= self.collect_more(&mut group);
+            // As long as more are waiting after each group, groups are committed while the next is decided.
+            let mut waiting = Vec::new();
+            while !stop {
+                stop = self.collect_more(&mut waiting);
+                if waiting.is_empty() {
+                    break;
                 }
+                self.round_ahead(std::mem::replace(&mut group, std::mem::take(&mut waiting)));
             }
             self.round(group);
             if stop {
@@ -185,6 +277,21 @@ impl Writer {
                 return;
             }
         }
+    }
+
+    /// Collects what is in the queue, as much as fits a group; whether the writer is to stop after it.
+    fn collect_more(&self, group: &mut Group) -> bool {
+        while group.len() < GROUP_MAX {
+            match self.queue.try_recv() {
+                Ok(message) => {
+                    if collect(message, group) {
+                        return true;
+                    }
+                }
+                Err(_) => return false,
+            }
+        }
+        false
     }
 
     fn refuse_the_rest(&mut self) {
@@ -206,53 +313,104 @@ impl Writer {
         StdDuration::from_millis(wait.clamp(1, 60_000))
     }
 
-    fn round(&mut self, group: Vec<(oneshot::Sender<Outcome>, Request)>) {
-        if let Some(reason) = self.failed {
-            for (sender, _) in group {
-                let _ = sender.send(Err(not_sealing(reason)));
-            }
-            return;
+    /// Decides a group, commits it, and hands out its replies.
+    fn round(&mut self, group: Group) {
+        let Some(Decided { senders, batch }) = self.decide(group) else { return };
+        self.end_committing();
+        let committed = self.failed.is_none() && (batch.is_empty() || self.commit(batch));
+        self.hand_out(senders, committed);
+    }
+
+    /// Decides a group, and begins to commit it. Its replies are handed out when the next group was decided.
+    fn round_ahead(&mut self, group: Group) {
+        let Some(Decided { senders, batch }) = self.decide(group) else { return };
+        self.end_committing();
+        let length: usize = batch.content.values().map(|(_, bytes)| bytes.len()).sum();
+        // New agents are known once they are committed, and long texts are not held twice.
+        if self.failed.is_some() || batch.is_empty() || !batch.keys.is_empty() || length > AHEAD_BYTES_MAX {
+            let committed = self.failed.is_none() && (batch.is_empty() || self.commit(batch));
+            return self.hand_out(senders, committed);
         }
-        let snapshot = match self.store.snapshot() {
-            Ok(snapshot) => snapshot,
-            Err(error) => {
-                self.fail(&error.reason);
-                return self.round(group);
+        let written = batch.readable();
+        match self.committer.begin(batch) {
+            Ok(()) => self.committing = Some(Committing { senders, written }),
+            Err(batch) => {
+                let committed = self.commit(batch);
+                self.hand_out(senders, committed);
             }
-        };
+        }
+    }
+
+    /// Decides a group over what is committed and what is being committed. Nothing if it came to nothing, and its callers
+    /// know.
+    fn decide(&mut self, group: Group) -> Option<Decided> {
+        if self.failed.is_none() {
+            match self.store.snapshot() {
+                Ok(snapshot) => return self.decide_over(&snapshot, group),
+                Err(error) => self.fail(&error.reason),
+            }
+        }
+        self.end_committing();
+        let reason = self.failed?;
+        for (sender, _) in group {
+            let _ = sender.send(Err(not_sealing(reason)));
+        }
+        None
+    }
+
+    fn decide_over(&mut self, snapshot: &Snapshot, group: Group) -> Option<Decided> {
         let (senders, requests): (Vec<_>, Vec<_>) = group.into_iter().unzip();
         let requests = requests.into_iter().enumerate().collect();
+        // The snapshot may hold what is being committed, or not yet; over it, it reads the same.
+        let written = self.committing.as_mut().map(|committing| std::mem::take(&mut committing.written));
+        let state = Overlay::with(snapshot, written.unwrap_or_default());
         // A defect in the host must not take the daemon with it: the group gets an error, and the host begins anew from
         // what is committed.
-        let taken = catch_unwind(AssertUnwindSafe(|| self.host.take(&snapshot, wall_clock(), requests)));
-        drop(snapshot);
-        let Ok(batch) = taken else {
+        let Ok(batch) = catch_unwind(AssertUnwindSafe(|| self.host.take(&state, wall_clock(), requests))) else {
             tracing::error!("a group of requests failed; nothing of it was committed");
+            self.end_committing();
             self.begin_anew();
             for sender in senders {
                 let _ = sender.send(Err(internal()));
             }
-            return;
+            return None;
         };
         for trouble in self.host.take_troubles() {
             tracing::error!(reason = trouble.reason, "something in the store cannot be read; see ledger_verify");
         }
-        let committed = batch.is_empty() || self.commit(batch);
+        Some(Decided { senders, batch })
+    }
+
+    /// Waits for the commit that is under way, if there is one, and hands out its replies.
+    fn end_committing(&mut self) {
+        let Some(Committing { senders, .. }) = self.committing.take() else { return };
+        let done = self.committer.end();
+        let committed = self.committed(done);
+        self.hand_out(senders, committed);
+    }
+
+    /// Ends the oldest round of the host, and tells its callers what came of it.
+    fn hand_out(&mut self, senders: Vec<oneshot::Sender<Outcome>>, committed: bool) {
         let mut replies: BTreeMap<usize, Outcome> = self.host.committed(committed).into_iter().collect();
         self.publish();
         for (slot, sender) in senders.into_iter().enumerate() {
             let reply = match (replies.remove(&slot), self.failed) {
                 // It is not known what the disk holds; the same key tells once the daemon runs again.
-                (_, Some(reason)) => Err(not_sealing(reason)),
-                (Some(reply), None) => reply,
-                (None, None) => Err(internal()),
+                (_, Some(reason)) if !committed => Err(not_sealing(reason)),
+                (Some(reply), _) => reply,
+                (None, _) => Err(internal()),
             };
             let _ = sender.send(reply.map(|answer| self.with_token(answer)));
         }
     }
 
-    fn commit(&mut self, batch: kwoon_ledger::storage::Batch) -> bool {
-        match self.store.commit(batch) {
+    fn commit(&mut self, batch: Batch) -> bool {
+        let done = self.store.commit(batch);
+        self.committed(done)
+    }
+
+    fn committed(&mut self, done: Result<(), WriteError>) -> bool {
+        match done {
             Ok(()) => {
                 self.commits.send_modify(|count| *count += 1);
                 true
@@ -323,7 +481,7 @@ fn not_sealing(reason: &'static str) -> Refusal {
     Refusal::from(Code::NotSealing).with("reason", Detail::Word(reason))
 }
 
-fn collect(message: Message, group: &mut Vec<(oneshot::Sender<Outcome>, Request)>) -> bool {
+fn collect(message: Message, group: &mut Group) -> bool {
     match message {
         Message::Request(request, sender) => {
             group.push((sender, *request));
@@ -362,6 +520,9 @@ pub enum StartError {
     /// The home.
     #[error(transparent)]
     Home(#[from] kwoon_store::OpenError),
+    /// The system gives no thread.
+    #[error("the daemon cannot start: {0}")]
+    System(#[from] std::io::Error),
     /// The store.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -164,6 +164,12 @@ impl Batch {
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.content.is_empty() && self.keys.is_empty()
     }
+
+    /// What of this batch can be read over a state before it was committed: all but keys, which no store gives back.
+    #[must_use]
+    pub fn readable(&self) -> Self {
+        Self { rows: self.rows.clone(), content: self.content.clone(), keys: Vec::new() }
+    }
 }
 
 /// A state with changes laid over it that are not committed. Layers may be stacked; dropping one undoes it.

@@ -1,10 +1,11 @@
 //! The host: requests in, a commit and replies out. It has no clock, no randomness and no store of its own; time and
 //! entropy are given to it, and it reads through [`Read`].
 //!
-//! One round at a time: [`Host::take`] decides a group of requests over one state and says what is to be committed;
-//! nothing of it may be told before [`Host::committed`] hands out the replies.
+//! Round by round: [`Host::take`] decides a group of requests over one state and says what is to be committed; nothing of
+//! it may be told before [`Host::committed`] hands out the replies. While one round is being committed, the next may be
+//! decided, over the state that the first will leave; if the first is not committed then, neither is the second.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use kwoon_keys::Digest;
@@ -86,7 +87,8 @@ pub struct Host<T> {
     mark: Digest,
     /// Whether the store holds the mark.
     is_marked: bool,
-    round: Option<Waiting<T>>,
+    /// Rounds that were decided and are not committed yet, the oldest first.
+    rounds: VecDeque<Waiting<T>>,
     troubles: Vec<ReadError>,
     is_troubled: bool,
 }
@@ -117,7 +119,7 @@ impl<T> Host<T> {
             guard: Guard { last_time, restored },
             mark,
             is_marked: marked.is_some(),
-            round: None,
+            rounds: VecDeque::new(),
             troubles: Vec::new(),
             is_troubled: false,
         })
@@ -155,12 +157,13 @@ impl<T> Host<T> {
     }
 
     /// Takes a group of requests: decides them in this order, after the deadlines that have come, and says what is to be
-    /// committed. With no requests it does what is due.
+    /// committed. With no requests it does what is due. `read` is the state with what the round before wrote, whether or
+    /// not that is committed yet.
     ///
     /// # Panics
-    /// If the round before was not ended by [`Host::committed`].
+    /// If two rounds were not ended by [`Host::committed`].
     pub fn take(&mut self, read: &dyn Read, now: Time, requests: Vec<(T, Request)>) -> Batch {
-        assert!(self.round.is_none(), "a round is ended before the next begins");
+        assert!(self.rounds.len() < 2, "a round is ended before the second after it begins");
         let keyring = Arc::clone(&self.keyring);
         let limits = Arc::clone(&self.limits);
         let sealing = self.guard.sealing(now);
@@ -211,7 +214,7 @@ impl<T> Host<T> {
         }
         self.troubles = troubles;
         let keys = batch.keys.clone();
-        self.round = Some(Waiting { replies, keys, recorded, marked });
+        self.rounds.push_back(Waiting { replies, keys, recorded, marked });
         batch
     }
 
@@ -220,9 +223,11 @@ impl<T> Host<T> {
         std::mem::take(&mut self.troubles)
     }
 
-    /// Ends a round: its batch was committed, or not. Hands out the replies.
+    /// Ends the oldest round: its batch was committed, or not. Hands out the replies.
     pub fn committed(&mut self, committed: bool) -> Vec<Reply<T>> {
-        let Some(Waiting { mut replies, keys, recorded, marked }) = self.round.take() else { return Vec::new() };
+        let Some(Waiting { mut replies, keys, recorded, marked }) = self.rounds.pop_front() else {
+            return Vec::new();
+        };
         if committed {
             if !keys.is_empty() {
                 let keyring = Arc::make_mut(&mut self.keyring);

@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
+pub mod compare;
 pub mod conformance;
 pub mod forge;
 pub mod fuzz;
 pub mod hall;
 pub mod medium;
+pub mod model;
 pub mod recorder;
 
 pub use hall::{Agent, Hall, content, effects, merge, owner, text};

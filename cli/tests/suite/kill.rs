@@ -47,13 +47,13 @@ impl Scene {
 
     /// Memories, every third one longer than what lies in the store's own file.
     fn remember(&self, key: &str, n: usize) -> Request {
-        let text = if n % 3 == 0 { format!("{key} ").repeat(2000) } else { key.to_owned() };
+        let text = if n.is_multiple_of(3) { format!("{key} ").repeat(2000) } else { key.to_owned() };
         self.request(&self.alice, "memory_create", key, json!({"text": text, "title": key}))
     }
 
     /// Entries that bob owes a response to.
     fn ask(&self, key: &str, n: usize) -> Request {
-        let text = if n % 2 == 0 { format!("{key}? ").repeat(3000) } else { key.to_owned() };
+        let text = if n.is_multiple_of(2) { format!("{key}? ").repeat(3000) } else { key.to_owned() };
         self.request(&self.alice, "entry_post", key, json!({"thread": self.thread, "text": text}))
     }
 
@@ -77,7 +77,7 @@ impl Scene {
         let turn = call_at(address, &self.bob, "turn", &json!({})).ok()?;
         let owed = turn.body["result"]["obligations"].as_array()?.iter().find(|owed| owed["duty"] == "respond")?;
         let entry = &owed["entry"];
-        Some(if n % 2 == 0 {
+        Some(if n.is_multiple_of(2) {
             let reply = json!({"thread": self.thread, "reply_to": entry, "text": format!("{key}! ").repeat(1000)});
             self.request(&self.bob, "entry_post", key, reply)
         } else {

@@ -322,7 +322,7 @@ pub fn shown_thread(
         entry_count: thread.entries,
         obligation_count: obligations.len(),
         obligations: obligations.into_iter().take(50).collect(),
-        actions: actions(&cells, &reader, &thread, &member)?,
+        actions: actions(view, &cells, &reader, &thread, &member)?,
         admission: thread
             .admission
             .map(|(id, grant)| AdmissionShown { admission: id.to_string(), role: grant.role.name() }),
@@ -332,7 +332,13 @@ pub fn shown_thread(
 }
 
 /// The operations that are open to a member now (O5).
-fn actions(cells: &Cells<'_>, agent: &AgentId, thread: &Thread, member: &Member) -> Result<Vec<&'static str>, Stop> {
+fn actions(
+    view: &View<'_>,
+    cells: &Cells<'_>,
+    agent: &AgentId,
+    thread: &Thread,
+    member: &Member,
+) -> Result<Vec<&'static str>, Stop> {
     let mut open = Vec::new();
     let pending = !cells.keys(Cell::Pending, &[agent.as_bytes()], 1)?.is_empty();
     if !thread.closed && member.role.has_voice() {
@@ -348,6 +354,10 @@ fn actions(cells: &Cells<'_>, agent: &AgentId, thread: &Thread, member: &Member)
         let Some(held) = cells.assignment_at(entry)? else { continue };
         let (is_taker, is_creator) = (held.terms.to == *agent, held.creator == *agent);
         awaited = awaited.saturating_sub(u64::from(is_creator));
+        // Past its deadline an assignment waits for its end alone: every action would be refused with `expired` (L4.3).
+        if held.due_at().is_some_and(|due| due <= view.now) {
+            continue;
+        }
         match held.progress {
             Progress::Offered => {
                 assignments[0] |= is_taker;

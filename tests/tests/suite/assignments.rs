@@ -220,6 +220,30 @@ fn a_deadline_that_has_passed_is_shown_as_lapsed_and_ends_nothing_by_itself() {
 }
 
 #[test]
+fn past_a_deadline_nothing_that_it_ended_is_open_any_more() {
+    rule!(holds, "O5");
+    let (mut hall, [alice, bob, _], thread) = hall();
+    let terms = json!({"deliver_within": "1h", "judge_within": "1h"});
+    let (taken, judged) =
+        (hall.taken(&alice, &thread, &bob, terms.clone()), hall.delivered(&alice, &thread, &bob, terms));
+    let open = |hall: &mut Hall, agent: &Agent| {
+        let set = hall.ok(agent, "working_set", json!({"object": thread}));
+        let actions = set["result"]["actions"].as_array().unwrap().iter().map(text);
+        actions.filter(|name| name.starts_with("assignment_")).collect::<Vec<_>>()
+    };
+    assert_eq!(open(&mut hall, &alice), ["assignment_accept", "assignment_return", "assignment_void"]);
+    assert_eq!(open(&mut hall, &bob), ["assignment_deliver", "assignment_abandon"]);
+    // The deadline has passed and is not sealed yet: to do any of that would be refused.
+    hall.now = hall.now.after(HOUR);
+    assert_eq!(open(&mut hall, &alice), [""; 0]);
+    assert_eq!(open(&mut hall, &bob), [""; 0]);
+    for (agent, operation, work) in [(&bob, "assignment_abandon", taken), (&alice, "assignment_accept", judged)] {
+        let answer = hall.call(agent, operation, json!({"assignment": work}));
+        assert_eq!(answer["error"]["code"], "expired");
+    }
+}
+
+#[test]
 fn deadlines_survive_a_restart() {
     rule!(holds, "T4.10");
     let (mut hall, [alice, bob, _], thread) = hall();

@@ -301,9 +301,9 @@ fn a_power_cut_at_any_sync_loses_nothing_acknowledged_and_leaves_nothing_half_do
                 let what = format!("sync {}, {survival:?}, seed {seed}", point.number);
                 let life = start(point.medium.after_crash(survival, seed), &what);
                 let turn = point.number + place + seed as usize;
-                if turn % 3 == 0 {
+                if turn.is_multiple_of(3) {
                     // Made again at once, or after some time.
-                    let later = Duration::seconds(if turn % 2 == 0 { 0 } else { 3 });
+                    let later = Duration::seconds(if turn.is_multiple_of(2) { 0 } else { 3 });
                     signed_again.fetch_add(goes_on(life, point, later, &what), Ordering::Relaxed);
                 } else {
                     found(&life, point, &what);

@@ -162,7 +162,10 @@ fn a_store_without_a_journal_gets_one() {
     store.commit(row(Table::Log, b"a", b"1")).unwrap();
     store.settle().unwrap();
     store.set_version(&1u32.to_be_bytes());
-    let remove = |transaction: &WriteTransaction| Ok(assert!(transaction.delete_table(journal::JOURNAL)?));
+    let remove = |transaction: &WriteTransaction| {
+        assert!(transaction.delete_table(journal::JOURNAL)?);
+        Ok(())
+    };
     store.transact(remove).unwrap();
     drop(store);
     let store = at.open();
@@ -172,9 +175,11 @@ fn a_store_without_a_journal_gets_one() {
     assert_eq!(store.snapshot().unwrap().prefix(Table::Log, b"", Order::Rising, 9).unwrap().len(), 2);
 }
 
+type Journal<'a> = redb::Table<'a, u64, &'static [u8]>;
+
 #[test]
 fn a_journal_that_is_not_whole_is_damage() {
-    let damages: [fn(&mut redb::Table<'_, u64, &[u8]>); 4] = [
+    let damages: [fn(&mut Journal<'_>); 4] = [
         |journal| drop(journal.remove(1).unwrap()),
         |journal| drop(journal.remove(0).unwrap()),
         |journal| drop(journal.insert(0, 5u64.to_be_bytes().as_slice()).unwrap()),
