@@ -25,7 +25,7 @@ pub(super) fn files() -> &'static [Vec<u8>] {
 /// See the module.
 pub fn target(input: &[u8]) {
     let Some((&mode, rest)) = input.split_first() else { return };
-    if mode % 2 == 0 {
+    if mode.is_multiple_of(2) {
         check_file(rest);
     } else {
         // Where the input ends, what it says ends.
