@@ -25,6 +25,10 @@ use crate::command::Globals;
 use crate::exit::{Exit, Failure};
 use crate::terminal::Style;
 
+/// Decisions make many small values; the system's allocator would take a good part of their time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let matches = match command::kwoon().try_get_matches() {
         Ok(matches) => matches,

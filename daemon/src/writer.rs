@@ -1,6 +1,6 @@
 //! The writer: one thread that drives the host. It takes requests from a bounded queue in groups, commits what each
-//! group decided, and only then hands out the replies; between groups it does what has come due. While requests are
-//! waiting, a second thread commits one group as the next is decided.
+//! group decided, and only then hands out the replies; between groups it does what has come due. If others are waiting
+//! when a group was decided, a second thread commits it and hands out its replies as the next group is decided.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use kwoon_ledger::storage::{Batch, Overlay, Read, ReadError, Store, WriteError};
 use kwoon_ledger::time::Time;
 use kwoon_store::{DiskStore, Home, Snapshot};
 use kwoon_sync::answer::{Answer, Secret, internal};
-use kwoon_sync::host::{Guard, Host, Request};
+use kwoon_sync::host::{Guard, Host, Replies, Request, Taken};
 use kwoon_sync::keyring::Keyring;
 use kwoon_sync::view::Caller;
 use tokio::sync::{oneshot, watch};
@@ -130,50 +130,58 @@ type Group = Vec<(oneshot::Sender<Outcome>, Request)>;
 /// A group that was decided.
 struct Decided {
     senders: Vec<oneshot::Sender<Outcome>>,
+    taken: Taken<usize>,
+    /// What it was decided over.
+    snapshot: Snapshot,
+}
+
+/// A commit, and what its callers get.
+struct Job {
     batch: Batch,
-}
-
-/// A group that is being committed.
-struct Committing {
     senders: Vec<oneshot::Sender<Outcome>>,
-    /// What it writes, for the next group to be decided over.
-    written: Batch,
+    replies: Replies<usize>,
 }
 
-/// A thread that commits one batch at a time. It has ended when this was dropped.
+/// A thread that does one job at a time. It has ended when this was dropped.
 struct Committer {
-    batches: Option<SyncSender<Batch>>,
+    jobs: Option<SyncSender<Job>>,
     done: Receiver<Result<(), WriteError>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Committer {
-    fn new(store: &Arc<DiskStore>) -> std::io::Result<Self> {
-        let (batches, receiver) = sync_channel::<Batch>(1);
+    fn new(store: &Arc<DiskStore>, commits: watch::Sender<u64>) -> std::io::Result<Self> {
+        let (jobs, receiver) = sync_channel::<Job>(1);
         let (sender, done) = sync_channel(1);
         let store = Arc::clone(store);
         let thread = std::thread::Builder::new().name("committer".to_owned()).spawn(move || {
-            while let Ok(batch) = receiver.recv() {
-                if sender.send(store.commit(batch)).is_err() {
+            while let Ok(Job { batch, senders, replies }) = receiver.recv() {
+                let result = store.commit(batch);
+                let failed = result.as_ref().err().map(|error| failure(&error.reason));
+                if failed.is_none() {
+                    commits.send_modify(|count| *count += 1);
+                }
+                hand_out(senders, replies, failed, |answer| answer);
+                if sender.send(result).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { batches: Some(batches), done, thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), done, thread: Some(thread) })
     }
 
-    /// Begins to commit a batch.
+    /// Begins a job.
     ///
     /// # Errors
-    /// The batch, if the thread has ended.
-    fn begin(&self, batch: Batch) -> Result<(), Batch> {
-        match &self.batches {
-            Some(batches) => batches.send(batch).map_err(|unsent| unsent.0),
-            None => Err(batch),
+    /// The job, if the thread has ended.
+    fn begin(&self, job: Job) -> Result<(), Job> {
+        match &self.jobs {
+            Some(jobs) => jobs.send(job).map_err(|unsent| unsent.0),
+            None => Err(job),
         }
     }
 
-    /// Waits until the batch is committed.
+    /// Waits until the job is done.
     fn end(&self) -> Result<(), WriteError> {
         let broke_off = || WriteError { reason: "a commit broke off".to_owned() };
         self.done.recv().unwrap_or_else(|_| Err(broke_off()))
@@ -183,7 +191,7 @@ impl Committer {
 impl Drop for Committer {
     fn drop(&mut self) {
         // Without a sender the thread ends, and the store is its writer's alone again.
-        self.batches = None;
+        self.jobs = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -194,11 +202,14 @@ impl Drop for Committer {
 pub struct Writer {
     store: Arc<DiskStore>,
     home: Arc<Home>,
-    host: Host<usize>,
+    host: Host,
     limits: Limits,
     queue: Receiver<Message>,
+    /// What was taken from the queue to see whether anything waits there.
+    next: Option<Message>,
     committer: Committer,
-    committing: Option<Committing>,
+    /// What is being committed, for the next group to be decided over.
+    committing: Option<Batch>,
     published: Arc<RwLock<Arc<Published>>>,
     tokens: Arc<RwLock<Tokens>>,
     commits: watch::Sender<u64>,
@@ -232,13 +243,14 @@ impl Writer {
         })));
         let handle =
             Handle { queue, published: Arc::clone(&published), tokens: Arc::clone(&tokens), commits: watching };
-        let committer = Committer::new(&store)?;
+        let committer = Committer::new(&store, commits.clone())?;
         let writer = Self {
             store,
             home,
             host,
             limits,
             queue: receiver,
+            next: None,
             committer,
             committing: None,
             published,
@@ -255,47 +267,41 @@ impl Writer {
         self.round(Vec::new());
         loop {
             let mut group = Vec::new();
-            let mut stop = false;
-            match self.queue.recv_timeout(self.idle_time()) {
-                Ok(message) => stop = collect(message, &mut group),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            stop |= self.collect_more(&mut group);
-            // As long as more are waiting after each group, groups are committed while the next is decided.
-            let mut waiting = Vec::new();
-            while !stop {
-                stop = self.collect_more(&mut waiting);
-                if waiting.is_empty() {
-                    break;
+            let mut stop = match self.next.take() {
+                Some(message) => collect(message, &mut group),
+                None => {
+                    self.end_committing();
+                    match self.queue.recv_timeout(self.idle_time()) {
+                        Ok(message) => collect(message, &mut group),
+                        Err(RecvTimeoutError::Timeout) => false,
+                        Err(RecvTimeoutError::Disconnected) => return,
+                    }
                 }
-                self.round_ahead(std::mem::replace(&mut group, std::mem::take(&mut waiting)));
+            };
+            while !stop && group.len() < GROUP_MAX {
+                let Ok(message) = self.queue.try_recv() else { break };
+                stop = collect(message, &mut group);
             }
             self.round(group);
             if stop {
+                self.end_committing();
                 self.refuse_the_rest();
                 return;
             }
         }
     }
 
-    /// Collects what is in the queue, as much as fits a group; whether the writer is to stop after it.
-    fn collect_more(&self, group: &mut Group) -> bool {
-        while group.len() < GROUP_MAX {
-            match self.queue.try_recv() {
-                Ok(message) => {
-                    if collect(message, group) {
-                        return true;
-                    }
-                }
-                Err(_) => return false,
-            }
+    /// Whether anything is in the queue.
+    fn is_awaited(&mut self) -> bool {
+        if self.next.is_none() {
+            self.next = self.queue.try_recv().ok();
         }
-        false
+        self.next.is_some()
     }
 
     fn refuse_the_rest(&mut self) {
-        while let Ok(message) = self.queue.try_recv() {
+        let next = self.next.take();
+        for message in next.into_iter().chain(self.queue.try_iter()) {
             if let Message::Request(_, sender) = message {
                 let _ = sender.send(Err(Code::Stopping.into()));
             }
@@ -313,32 +319,34 @@ impl Writer {
         StdDuration::from_millis(wait.clamp(1, 60_000))
     }
 
-    /// Decides a group, commits it, and hands out its replies.
+    /// Decides a group, and commits it or, if others are waiting, begins to; its replies follow.
     fn round(&mut self, group: Group) {
-        let Some(Decided { senders, batch }) = self.decide(group) else { return };
+        let Some(Decided { senders, taken, snapshot }) = self.decide(group) else { return };
+        // No commit begins before the one before it is done.
         self.end_committing();
-        let committed = self.failed.is_none() && (batch.is_empty() || self.commit(batch));
-        self.hand_out(senders, committed);
-    }
-
-    /// Decides a group, and begins to commit it. Its replies are handed out when the next group was decided.
-    fn round_ahead(&mut self, group: Group) {
-        let Some(Decided { senders, batch }) = self.decide(group) else { return };
-        self.end_committing();
+        let Taken { batch, changes_host, replies } = taken;
+        if self.failed.is_some() || batch.is_empty() {
+            return self.end_round(senders, replies, self.failed.is_none());
+        }
+        // What changes the host is told when the host has changed, and long texts are not held twice.
         let length: usize = batch.content.values().map(|(_, bytes)| bytes.len()).sum();
-        // New agents are known once they are committed, and long texts are not held twice.
-        if self.failed.is_some() || batch.is_empty() || !batch.keys.is_empty() || length > AHEAD_BYTES_MAX {
-            let committed = self.failed.is_none() && (batch.is_empty() || self.commit(batch));
-            return self.hand_out(senders, committed);
-        }
-        let written = batch.readable();
-        match self.committer.begin(batch) {
-            Ok(()) => self.committing = Some(Committing { senders, written }),
-            Err(batch) => {
-                let committed = self.commit(batch);
-                self.hand_out(senders, committed);
+        drop(snapshot);
+        let job = Job { batch, senders, replies };
+        let job = if !changes_host && length <= AHEAD_BYTES_MAX && self.is_awaited() {
+            let written = job.batch.readable();
+            match self.committer.begin(job) {
+                Ok(()) => return self.committing = Some(written),
+                Err(job) => job,
             }
+        } else {
+            job
+        };
+        let done = self.store.commit(job.batch);
+        if done.is_ok() {
+            self.commits.send_modify(|count| *count += 1);
         }
+        let committed = self.committed(done);
+        self.end_round(job.senders, job.replies, committed);
     }
 
     /// Decides a group over what is committed and what is being committed. Nothing if it came to nothing, and its callers
@@ -346,7 +354,7 @@ impl Writer {
     fn decide(&mut self, group: Group) -> Option<Decided> {
         if self.failed.is_none() {
             match self.store.snapshot() {
-                Ok(snapshot) => return self.decide_over(&snapshot, group),
+                Ok(snapshot) => return self.decide_over(snapshot, group),
                 Err(error) => self.fail(&error.reason),
             }
         }
@@ -358,15 +366,15 @@ impl Writer {
         None
     }
 
-    fn decide_over(&mut self, snapshot: &Snapshot, group: Group) -> Option<Decided> {
+    fn decide_over(&mut self, snapshot: Snapshot, group: Group) -> Option<Decided> {
         let (senders, requests): (Vec<_>, Vec<_>) = group.into_iter().unzip();
         let requests = requests.into_iter().enumerate().collect();
         // The snapshot may hold what is being committed, or not yet; over it, it reads the same.
-        let written = self.committing.as_mut().map(|committing| std::mem::take(&mut committing.written));
-        let state = Overlay::with(snapshot, written.unwrap_or_default());
+        let written = self.committing.as_mut().map(std::mem::take);
+        let state = Overlay::with(&snapshot, written.unwrap_or_default());
         // A defect in the host must not take the daemon with it: the group gets an error, and the host begins anew from
         // what is committed.
-        let Ok(batch) = catch_unwind(AssertUnwindSafe(|| self.host.take(&state, wall_clock(), requests))) else {
+        let Ok(taken) = catch_unwind(AssertUnwindSafe(|| self.host.take(&state, wall_clock(), requests))) else {
             tracing::error!("a group of requests failed; nothing of it was committed");
             self.end_committing();
             self.begin_anew();
@@ -378,56 +386,43 @@ impl Writer {
         for trouble in self.host.take_troubles() {
             tracing::error!(reason = trouble.reason, "something in the store cannot be read; see ledger_verify");
         }
-        Some(Decided { senders, batch })
+        Some(Decided { senders, taken, snapshot })
     }
 
-    /// Waits for the commit that is under way, if there is one, and hands out its replies.
+    /// Waits for the commit that is under way, if there is one.
     fn end_committing(&mut self) {
-        let Some(Committing { senders, .. }) = self.committing.take() else { return };
-        let done = self.committer.end();
-        let committed = self.committed(done);
-        self.hand_out(senders, committed);
+        if self.committing.take().is_some() {
+            let done = self.committer.end();
+            if self.committed(done) {
+                self.host.committed(true);
+                self.publish();
+            } else {
+                self.host.committed(false);
+            }
+        }
     }
 
-    /// Ends the oldest round of the host, and tells its callers what came of it.
-    fn hand_out(&mut self, senders: Vec<oneshot::Sender<Outcome>>, committed: bool) {
-        let mut replies: BTreeMap<usize, Outcome> = self.host.committed(committed).into_iter().collect();
+    /// Ends a round that no other thread commits, and tells its callers what came of it.
+    fn end_round(&mut self, senders: Vec<oneshot::Sender<Outcome>>, replies: Replies<usize>, committed: bool) {
+        self.host.committed(committed);
         self.publish();
-        for (slot, sender) in senders.into_iter().enumerate() {
-            let reply = match (replies.remove(&slot), self.failed) {
-                // It is not known what the disk holds; the same key tells once the daemon runs again.
-                (_, Some(reason)) if !committed => Err(not_sealing(reason)),
-                (Some(reply), _) => reply,
-                (None, _) => Err(internal()),
-            };
-            let _ = sender.send(reply.map(|answer| self.with_token(answer)));
-        }
+        let failed = self.failed.filter(|_| !committed);
+        hand_out(senders, replies, failed, |answer| self.with_token(answer));
     }
 
-    fn commit(&mut self, batch: Batch) -> bool {
-        let done = self.store.commit(batch);
-        self.committed(done)
-    }
-
+    /// Whether a commit was made. If not, nothing more is.
     fn committed(&mut self, done: Result<(), WriteError>) -> bool {
-        match done {
-            Ok(()) => {
-                self.commits.send_modify(|count| *count += 1);
-                true
-            }
-            Err(error) => {
-                self.fail(&error.reason);
-                false
-            }
+        if let Err(error) = &done {
+            self.fail(&error.reason);
         }
+        done.is_ok()
     }
 
     /// After a failed commit it is not known what the disk holds, so nothing more is written before the store was opened
     /// anew.
     fn fail(&mut self, reason: &str) {
-        let shown = if reason.starts_with(kwoon_store::DISK_FULL) { "disk_full" } else { "store_failed" };
         tracing::error!(reason, "the store failed; nothing more is sealed until the daemon is started again");
-        self.failed = Some(shown);
+        self.failed = Some(failure(reason));
         self.publish();
     }
 
@@ -474,6 +469,30 @@ impl Writer {
             tokens.add(&token, Caller::Agent(agent));
         }
         Ok(token.to_string())
+    }
+}
+
+/// Why nothing is written any more, as it is shown.
+fn failure(reason: &str) -> &'static str {
+    if reason.starts_with(kwoon_store::DISK_FULL) { "disk_full" } else { "store_failed" }
+}
+
+/// Gives each of a round's callers its reply: as decided, or why it was not committed.
+fn hand_out(
+    senders: Vec<oneshot::Sender<Outcome>>,
+    replies: Replies<usize>,
+    failed: Option<&'static str>,
+    finish: impl Fn(Answer) -> Answer,
+) {
+    let mut replies: BTreeMap<usize, Outcome> = replies.given(failed.is_none()).into_iter().collect();
+    for (slot, sender) in senders.into_iter().enumerate() {
+        let reply = match (replies.remove(&slot), failed) {
+            // It is not known what the disk holds; the same key tells once the daemon runs again.
+            (_, Some(reason)) => Err(not_sealing(reason)),
+            (Some(reply), None) => reply,
+            (None, None) => Err(internal()),
+        };
+        let _ = sender.send(reply.map(&finish));
     }
 }
 

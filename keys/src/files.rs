@@ -12,7 +12,7 @@ use minicbor::{Decode, Encode};
 use zeroize::Zeroizing;
 
 use crate::cbor;
-use crate::id::{AgentId, base32};
+use crate::id::{AgentId, BASE32};
 use crate::pair::{KeyPair, SealedBoxKey};
 use crate::secret::{InstanceKeys, RequestSecret};
 
@@ -163,7 +163,7 @@ fn header(kind: &str) -> String {
 
 fn write_key(layer: &dyn FileLayer, path: &Path, kind: &str, payload: &[u8]) -> Result<(), FileError> {
     let mut text = Zeroizing::new(header(kind).into_bytes());
-    text.extend_from_slice(Zeroizing::new(base32().encode(payload)).as_bytes());
+    text.extend_from_slice(Zeroizing::new(BASE32.encode(payload)).as_bytes());
     text.push(b'\n');
     write_private(layer, path, &text)
 }
@@ -172,7 +172,7 @@ fn write_key(layer: &dyn FileLayer, path: &Path, kind: &str, payload: &[u8]) -> 
 fn payload(bytes: &[u8], kind: &str) -> Option<Zeroizing<Vec<u8>>> {
     let body = bytes.strip_prefix(header(kind).as_bytes())?;
     let body = body.strip_suffix(b"\n").unwrap_or(body);
-    base32().decode(body).map(Zeroizing::new).ok()
+    BASE32.decode(body).map(Zeroizing::new).ok()
 }
 
 /// Writes the key of an owner or a host (`kind`).

@@ -6,7 +6,8 @@
 use alloc::string::String;
 use core::fmt;
 
-use data_encoding::{Encoding, Specification};
+use data_encoding::Encoding;
+use data_encoding_macro::new_encoding;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
 /// A 256-bit hash.
@@ -79,18 +80,14 @@ impl<'b, C> Decode<'b, C> for Digest {
 }
 
 /// The alphabet of the outside form: RFC 4648 base32 in lower case, no padding, spare bits zero.
-pub fn base32() -> Encoding {
-    let mut specification = Specification::new();
-    specification.symbols.push_str("abcdefghijklmnopqrstuvwxyz234567");
-    specification.encoding().expect("the alphabet is a valid base32 specification")
-}
+pub const BASE32: Encoding = new_encoding! { symbols: "abcdefghijklmnopqrstuvwxyz234567", };
 
 /// Writes the outside form of an id.
 fn shown(prefix: &str, digest: &Digest) -> String {
     let mut text = String::with_capacity(prefix.len() + 27);
     text.push_str(prefix);
     text.push('_');
-    text.push_str(&base32().encode(&digest.0[..16]));
+    text.push_str(&BASE32.encode(&digest.0[..16]));
     text
 }
 
@@ -100,7 +97,7 @@ fn read(prefix: &str, text: &str) -> Option<[u8; 16]> {
     if rest.len() != 26 {
         return None;
     }
-    base32().decode(rest.as_bytes()).ok()?.try_into().ok()
+    BASE32.decode(rest.as_bytes()).ok()?.try_into().ok()
 }
 
 macro_rules! ids {

@@ -3,7 +3,7 @@
 
 use alloc::string::ToString;
 
-use kwoon_keys::id::AgentId;
+use kwoon_keys::id::{AgentId, RequestId};
 use kwoon_keys::{RecordKind, cbor, cose};
 use minicbor::bytes::ByteVec;
 
@@ -82,11 +82,19 @@ pub(crate) struct Premises<'a> {
     pub evidence: &'a [Evidence],
 }
 
+/// What was derived.
+pub(crate) struct Derived {
+    /// What was decided.
+    pub decision: Decision,
+    /// The request that the fact ends, if it does.
+    pub request: Option<RequestId>,
+}
+
 /// Derives the effects of a fact into a draft.
 ///
 /// # Errors
 /// See [`Fault`]; the draft is then to be dropped.
-pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<Decision, Fault> {
+pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<Derived, Fault> {
     let sequencer = match (premises.head, premises.opening) {
         (Some(head), None) => head.sequencer,
         (None, Some(opening)) if opening.rules == RULES => opening.sequencer,
@@ -98,13 +106,16 @@ pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<D
         return Err(Rejection::Evidence.into());
     }
     match premises.cause {
-        Cause::Action(signed) => derive_action(draft, premises, signed, &sequencer),
+        Cause::Action(signed) => {
+            let action = read_action(signed)?;
+            let decision = derive_action(draft, premises, signed, &action, &sequencer)?;
+            return Ok(Derived { decision, request: Some(action.request()) });
+        }
         Cause::Expiry(due) => {
             assignment::expire(draft, due).map_err(|stop| match stop {
                 Stop::Refused(_) => Fault::Rejected(Rejection::Expiry),
                 Stop::Unreadable(error) => Fault::Unreadable(error),
             })?;
-            Ok(Decision::Effects)
         }
         Cause::Account(agent, records) => {
             if premises.opening.is_some() || records.len() > ACCOUNT_RECORDS_MAX {
@@ -118,28 +129,22 @@ pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<D
             if was_inactive {
                 rules::became_inactive(draft, &premises.object, *agent)?;
             }
-            Ok(Decision::Effects)
         }
-        Cause::Consequence(outcome) => {
-            derive_consequence(draft, premises, outcome, &sequencer)?;
-            Ok(Decision::Effects)
-        }
-        Cause::Begun => {
-            derive_begun(draft, premises)?;
-            Ok(Decision::Effects)
-        }
+        Cause::Consequence(outcome) => derive_consequence(draft, premises, outcome, &sequencer)?,
+        Cause::Begun => derive_begun(draft, premises)?,
         // No rules version yet has a change of epoch, so none is guessed at.
-        Cause::Epoch(_) => Err(Rejection::UnknownKind.into()),
+        Cause::Epoch(_) => return Err(Rejection::UnknownKind.into()),
     }
+    Ok(Derived { decision: Decision::Effects, request: None })
 }
 
 fn derive_action(
     draft: &mut Draft<'_>,
     premises: &Premises<'_>,
     signed: &[u8],
+    action: &Action,
     sequencer: &kwoon_keys::PublicKey,
 ) -> Result<Decision, Fault> {
-    let action = read_action(signed)?;
     if action.needs.len() > LINKS_MAX || action.after.len() > LINKS_MAX {
         return Err(Fault::Refused(Refusal::argument("after", "at most 64 actions")));
     }
@@ -151,7 +156,7 @@ fn derive_action(
     if action.issued_at > draft.time.after(FUTURE_MAX) {
         return Err(Rejection::LogTime.into());
     }
-    check_position(draft, premises.head, &action)?;
+    check_position(draft, premises.head, action)?;
     for needed in &action.needs {
         if !index::is_sealed_in(&draft.overlay, needed, draft.number)? {
             let refusal = Refusal::from(Code::DependencyRefused);
@@ -163,13 +168,13 @@ fn derive_action(
         return Err(Rejection::Rule.into());
     }
     if let ObjectId::Identity(id) = premises.object {
-        check_identity_object(premises, &action, signed, id)?;
-        identity::decide(draft, &action, signed)?;
+        check_identity_object(premises, action, signed, id)?;
+        identity::decide(draft, action, signed)?;
         return Ok(Decision::Effects);
     }
     let Actor::Agent(actor, instance) = action.actor else { return Err(Code::BadReference.into()) };
     if let Some(opening) = premises.opening {
-        open(draft, premises, opening, &action, actor)?;
+        open(draft, premises, opening, action, actor)?;
     } else if action.object != Some(premises.object) {
         return Err(Code::BadReference.into());
     }
@@ -182,8 +187,7 @@ fn derive_action(
     if account.status != Status::Active {
         return Err(Code::AgentInactive.into());
     }
-    let question =
-        Question { object: premises.object, sequencer: &sequencer.0, action: &action, evidence: premises.evidence };
+    let question = Question { object: premises.object, sequencer: &sequencer.0, action, evidence: premises.evidence };
     Ok(rules::decide(draft, &question, actor)?)
 }
 

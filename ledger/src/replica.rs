@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use kwoon_keys::cbor;
 
-use crate::derive::{Fault, Premises, derive, read_action};
+use crate::derive::{Derived, Fault, Premises, derive};
 use crate::draft::Draft;
 use crate::effect::Effect;
 use crate::fact::{Cause, Fact, Rejection, Seal, running_digest};
@@ -118,22 +118,18 @@ fn decide_again<'a>(
         cause: &fact.cause,
         evidence: &fact.evidence,
     };
-    match derive(&mut draft, &premises) {
-        Ok(Decision::Effects) => {}
-        Ok(Decision::Existing(_)) => return Err(Rejection::Rule.into()),
+    let request = match derive(&mut draft, &premises) {
+        Ok(Derived { decision: Decision::Effects, request }) => request,
+        Ok(Derived { decision: Decision::Existing(_), .. }) => return Err(Rejection::Rule.into()),
         Err(Fault::Refused(refusal)) => return Err(FoldError::Refused(refusal.code)),
         Err(Fault::Rejected(rejection)) => return Err(rejection.into()),
         Err(Fault::Unreadable(error)) => return Err(error.into()),
-    }
+    };
     let effects = cbor::write(&draft.effects);
     let before = head.as_ref().map(|head| head.digest).unwrap_or_default();
     if running_digest(&before, fact.index, &effects) != fact.digest {
         return Err(Rejection::Digest.into());
     }
-    let request = match &fact.cause {
-        Cause::Action(signed) => Some(read_action(signed)?.request()),
-        _ => None,
-    };
     let addition = Addition { object: fact.object, head, fact, request };
     Ok(Again { draft, addition, effects })
 }

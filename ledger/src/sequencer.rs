@@ -11,7 +11,7 @@ use kwoon_keys::{Digest, KeyPair, RecordKind, cbor, cose};
 use minicbor::bytes::ByteVec;
 
 use crate::action::{Action, ObjectId, SCHEMA, attempt_hash};
-use crate::derive::{Fault, Premises, derive, read_action, read_action_strict};
+use crate::derive::{Derived, Fault, Premises, derive, read_action_strict};
 use crate::effect::Effect;
 use crate::fact::{Cause, Evidence, Fact, Opening, Origin, Outcome, OutcomeRecord, OutcomeResult, RULES, Seal};
 use crate::index::{self, List};
@@ -301,14 +301,10 @@ impl<'a> Sequencer<'a> {
         let mut draft = log::draft(&self.overlay, number, head.as_ref(), at)?;
         let premises =
             Premises { object, head: head.as_ref(), opening: opening.as_ref(), cause: &cause, evidence: &evidence };
-        let decision = derive(&mut draft, &premises)?;
+        let Derived { decision, request } = derive(&mut draft, &premises)?;
         if decision != Decision::Effects {
             return Ok(decision);
         }
-        let request = match &cause {
-            Cause::Action(signed) => Some(read_action(signed)?.request()),
-            _ => None,
-        };
         let fact = Fact {
             schema: SCHEMA,
             object,

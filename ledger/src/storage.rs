@@ -4,9 +4,10 @@
 //! implement them. Nothing in this module does I/O.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, btree_map};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use kwoon_keys::secret::InstanceKeys;
 use kwoon_keys::{Commitment, Digest, Salt};
@@ -35,7 +36,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// Every table.
+    /// Every table, in the order of the variants.
     pub const ALL: [Self; 9] = [
         Self::Objects,
         Self::Log,
@@ -148,11 +149,74 @@ pub fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     alloc::vec![0xff; prefix.len() + 64]
 }
 
+/// Changes of rows, by table and key: new values, or `None` where the key is removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rows([BTreeMap<Vec<u8>, Option<Vec<u8>>>; Table::ALL.len()]);
+
+impl Rows {
+    /// Sets or removes a key.
+    pub fn insert(&mut self, (table, key): (Table, Vec<u8>), value: Option<Vec<u8>>) {
+        self.0[table as usize].insert(key, value);
+    }
+
+    /// The change of a key, if there is one.
+    pub fn get(&self, table: Table, key: &[u8]) -> Option<&Option<Vec<u8>>> {
+        self.0[table as usize].get(key)
+    }
+
+    /// Changes of keys with `from <= key < to`, of which there must be room for some.
+    fn range(&self, table: Table, from: &[u8], to: &[u8]) -> btree_map::Range<'_, Vec<u8>, Option<Vec<u8>>> {
+        self.0[table as usize].range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)))
+    }
+
+    /// Drops the changes of all tables but these.
+    pub fn keep_tables(&mut self, kept: &[Table]) {
+        let tables = Table::ALL.into_iter().zip(&mut self.0);
+        tables.filter(|(table, _)| !kept.contains(table)).for_each(|(_, rows)| rows.clear());
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(BTreeMap::is_empty)
+    }
+
+    /// The new values of all tables, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Option<Vec<u8>>> {
+        self.0.iter_mut().flat_map(BTreeMap::values_mut)
+    }
+}
+
+impl IntoIterator for Rows {
+    type Item = ((Table, Vec<u8>), Option<Vec<u8>>);
+    type IntoIter = alloc::boxed::Box<dyn Iterator<Item = Self::Item>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let tables = Table::ALL.into_iter().zip(self.0);
+        alloc::boxed::Box::new(
+            tables.flat_map(|(table, rows)| rows.into_iter().map(move |(key, value)| ((table, key), value))),
+        )
+    }
+}
+
+impl Extend<((Table, Vec<u8>), Option<Vec<u8>>)> for Rows {
+    fn extend<I: IntoIterator<Item = ((Table, Vec<u8>), Option<Vec<u8>>)>>(&mut self, rows: I) {
+        rows.into_iter().for_each(|(key, value)| self.insert(key, value));
+    }
+}
+
+impl FromIterator<((Table, Vec<u8>), Option<Vec<u8>>)> for Rows {
+    fn from_iter<I: IntoIterator<Item = ((Table, Vec<u8>), Option<Vec<u8>>)>>(rows: I) -> Self {
+        let mut all = Self::default();
+        all.extend(rows);
+        all
+    }
+}
+
 /// What one commit writes. All of it is on disk when the commit is done, or none of it.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// New values; `None` removes the key.
-    pub rows: BTreeMap<(Table, Vec<u8>), Option<Vec<u8>>>,
+    pub rows: Rows,
     /// Content, on disk before the rows.
     pub content: BTreeMap<Digest, (Salt, Vec<u8>)>,
     /// Keys of new instances, in their key files before the rows.
@@ -207,7 +271,9 @@ impl<'a> Overlay<'a> {
 
     /// Adds the changes of a layer above this one.
     pub fn absorb(&mut self, above: Batch) {
-        self.batch.rows.extend(above.rows);
+        for (rows, above) in self.batch.rows.0.iter_mut().zip(above.rows.0) {
+            rows.extend(above);
+        }
         self.batch.content.extend(above.content);
         self.batch.keys.extend(above.keys);
     }
@@ -215,7 +281,7 @@ impl<'a> Overlay<'a> {
 
 impl Read for Overlay<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
-        match self.batch.rows.get(&(table, key.to_owned())) {
+        match self.batch.rows.get(table, key) {
             Some(value) => Ok(value.clone()),
             None => self.base.get(table, key),
         }
@@ -225,10 +291,12 @@ impl Read for Overlay<'_> {
         if from >= to {
             return Ok(Vec::new());
         }
-        let changes = self.batch.rows.range((table, from.to_owned())..(table, to.to_owned()));
-        let changes: Vec<(&Vec<u8>, &Option<Vec<u8>>)> = changes.map(|((_, key), value)| (key, value)).collect();
+        let changes = self.batch.rows.range(table, from, to);
+        if changes.clone().next().is_none() {
+            return self.base.range(table, from, to, order, limit);
+        }
         // Removed keys take places in what the base returns, so that many more are asked for.
-        let removed = changes.iter().filter(|(_, value)| value.is_none()).count();
+        let removed = changes.clone().filter(|(_, value)| value.is_none()).count();
         let base = self.base.range(table, from, to, order, limit.saturating_add(removed))?;
         let mut merged: BTreeMap<Vec<u8>, Vec<u8>> = base.into_iter().collect();
         for (key, value) in changes {

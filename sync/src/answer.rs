@@ -13,6 +13,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::receipt::Receipt;
+
 /// A point in time as it is shown: RFC 3339, UTC, milliseconds.
 pub fn shown(time: Time) -> String {
     let milliseconds = i64::try_from(time.0).unwrap_or(i64::MAX);
@@ -234,7 +236,7 @@ pub struct Answer {
     /// Whether it is sealed.
     pub standing: Standing,
     /// The receipt of an action.
-    pub receipt: Option<Value>,
+    pub receipt: Option<Receipt>,
     /// The structural result.
     pub result: Value,
     /// A credential, in the first success only (L3.4).
@@ -291,7 +293,7 @@ impl Answer {
     pub fn json(&self) -> Value {
         let mut envelope = json!({"ok": true, "standing": self.standing.name()});
         if let Some(receipt) = &self.receipt {
-            envelope["receipt"] = receipt.clone();
+            envelope["receipt"] = receipt.json();
         }
         envelope["result"] = self.result.clone();
         match &self.secret {

@@ -2,8 +2,8 @@
 //! entropy are given to it, and it reads through [`Read`].
 //!
 //! Round by round: [`Host::take`] decides a group of requests over one state and says what is to be committed; nothing of
-//! it may be told before [`Host::committed`] hands out the replies. While one round is being committed, the next may be
-//! decided, over the state that the first will leave; if the first is not committed then, neither is the second.
+//! it may be told before that is done, so [`Replies`] are given for a commit. While one round is being committed, the next
+//! may be decided, over the state that the first will leave; if the first is not committed then, neither is the second.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -78,8 +78,8 @@ impl Guard {
     }
 }
 
-/// See the module. `T` names a request to its driver.
-pub struct Host<T> {
+/// See the module.
+pub struct Host {
     keyring: Arc<Keyring>,
     limits: Arc<Limits>,
     rates: Rates,
@@ -88,19 +88,46 @@ pub struct Host<T> {
     /// Whether the store holds the mark.
     is_marked: bool,
     /// Rounds that were decided and are not committed yet, the oldest first.
-    rounds: VecDeque<Waiting<T>>,
+    rounds: VecDeque<Waiting>,
     troubles: Vec<ReadError>,
     is_troubled: bool,
 }
 
-struct Waiting<T> {
-    replies: Vec<Reply<T>>,
+/// What was decided of a round.
+pub struct Taken<T> {
+    /// What is to be committed.
+    pub batch: Batch,
+    /// Whether the host itself is another once it is committed: it knows new agents, or seals where it did not. Replies to
+    /// such a round are given after [`Host::committed`].
+    pub changes_host: bool,
+    /// What the requests get.
+    pub replies: Replies<T>,
+}
+
+/// Replies that hold once their round is committed. `T` names a request to its driver.
+#[must_use]
+pub struct Replies<T>(Vec<Reply<T>>);
+
+impl<T> Replies<T> {
+    /// The replies of a round that was committed, or was not: then each request gets an error.
+    pub fn given(mut self, committed: bool) -> Vec<Reply<T>> {
+        if !committed {
+            for (_, reply) in &mut self.0 {
+                *reply = Err(internal());
+            }
+        }
+        self.0
+    }
+}
+
+/// What the host learns of a round when it is committed.
+struct Waiting {
     keys: Vec<InstanceKeys>,
     recorded: Option<Time>,
     marked: bool,
 }
 
-impl<T> Host<T> {
+impl Host {
     /// The host of these keys over a store in this state. The `mark` is another wherever the store is a copy.
     ///
     /// # Errors
@@ -162,7 +189,7 @@ impl<T> Host<T> {
     ///
     /// # Panics
     /// If two rounds were not ended by [`Host::committed`].
-    pub fn take(&mut self, read: &dyn Read, now: Time, requests: Vec<(T, Request)>) -> Batch {
+    pub fn take<T>(&mut self, read: &dyn Read, now: Time, requests: Vec<(T, Request)>) -> Taken<T> {
         assert!(self.rounds.len() < 2, "a round is ended before the second after it begins");
         let keyring = Arc::clone(&self.keyring);
         let limits = Arc::clone(&self.limits);
@@ -214,8 +241,9 @@ impl<T> Host<T> {
         }
         self.troubles = troubles;
         let keys = batch.keys.clone();
-        self.rounds.push_back(Waiting { replies, keys, recorded, marked });
-        batch
+        let changes_host = marked || confirmed || !keys.is_empty();
+        self.rounds.push_back(Waiting { keys, recorded, marked });
+        Taken { batch, changes_host, replies: Replies(replies) }
     }
 
     /// What could not be read in the last round: for the log of the daemon.
@@ -223,28 +251,19 @@ impl<T> Host<T> {
         std::mem::take(&mut self.troubles)
     }
 
-    /// Ends the oldest round: its batch was committed, or not. Hands out the replies.
-    pub fn committed(&mut self, committed: bool) -> Vec<Reply<T>> {
-        let Some(Waiting { mut replies, keys, recorded, marked }) = self.rounds.pop_front() else {
-            return Vec::new();
-        };
-        if committed {
-            if !keys.is_empty() {
-                let keyring = Arc::make_mut(&mut self.keyring);
-                keys.into_iter().for_each(|keys| keyring.add(keys));
-            }
-            // A confirmed clock may lie behind the last time recorded.
-            self.guard.last_time = recorded.or(self.guard.last_time);
-            if marked {
-                self.is_marked = true;
-                self.guard.restored = false;
-            }
-        } else {
-            for (_, reply) in &mut replies {
-                *reply = Err(internal());
-            }
+    /// Ends the oldest round: its batch was committed, or not.
+    pub fn committed(&mut self, committed: bool) {
+        let Some(Waiting { keys, recorded, marked }) = self.rounds.pop_front().filter(|_| committed) else { return };
+        if !keys.is_empty() {
+            let keyring = Arc::make_mut(&mut self.keyring);
+            keys.into_iter().for_each(|keys| keyring.add(keys));
         }
-        replies
+        // A confirmed clock may lie behind the last time recorded.
+        self.guard.last_time = recorded.or(self.guard.last_time);
+        if marked {
+            self.is_marked = true;
+            self.guard.restored = false;
+        }
     }
 }
 

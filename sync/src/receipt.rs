@@ -10,6 +10,7 @@ use kwoon_ledger::index;
 use kwoon_ledger::log;
 use kwoon_ledger::state::ObjectNumber;
 use kwoon_ledger::storage::{Read, ReadError, Table};
+use kwoon_ledger::time::Time;
 use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,7 +27,7 @@ pub struct Envelope {
     pub key: String,
     /// When the request was received.
     #[n(1)]
-    pub received_at: kwoon_ledger::time::Time,
+    pub received_at: Time,
     /// The caller's trace id, 32 hex digits.
     #[n(2)]
     pub trace_id: Option<String>,
@@ -104,11 +105,41 @@ pub fn ended(read: &dyn Read, request: &RequestId) -> Result<Option<Ended>, Read
     Ok(Some(Ended { action, number, index, existing: true }))
 }
 
+/// A receipt (L3.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    request: RequestId,
+    operation: &'static str,
+    object: ObjectId,
+    index: u64,
+    sealed_at: Time,
+    key: Option<String>,
+    result: Done,
+    effects: Vec<Effect>,
+}
+
+impl Receipt {
+    /// As it is shown.
+    pub fn json(&self) -> Value {
+        json!({
+            "id": index::receipt_id(&self.request).to_string(),
+            "operation": self.operation,
+            "object": self.object.to_string(),
+            "index": self.index,
+            "action": self.request.to_string(),
+            "sealed_at": shown(self.sealed_at),
+            "key": self.key,
+            "result": self.result,
+            "effects": self.effects.iter().filter_map(|effect| effect_json(&self.object, effect)).collect::<Vec<_>>(),
+        })
+    }
+}
+
 /// A receipt and the result that goes with it.
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn receipt(read: &dyn Read, ended: &Ended) -> Result<(Value, Done), ReadError> {
+pub fn receipt(read: &dyn Read, ended: &Ended) -> Result<(Receipt, Done), ReadError> {
     let fact = log::fact(read, ended.number, ended.index)?;
     let effects = log::effects(read, ended.number, ended.index)?;
     // What exists was made by an earlier action of the same agent; the receipt is that one's.
@@ -122,17 +153,16 @@ pub fn receipt(read: &dyn Read, ended: &Ended) -> Result<(Value, Done), ReadErro
         None => None,
     };
     let mut done = done(&fact, &made_by, &effects);
-    let receipt = json!({
-        "id": index::receipt_id(&request).to_string(),
-        "operation": made_by.body.operation(),
-        "object": fact.object.to_string(),
-        "index": fact.index,
-        "action": request.to_string(),
-        "sealed_at": shown(fact.log_time),
-        "key": key,
-        "result": done,
-        "effects": effects.iter().filter_map(|effect| effect_json(&fact.object, effect)).collect::<Vec<_>>(),
-    });
+    let receipt = Receipt {
+        request,
+        operation: made_by.body.operation(),
+        object: fact.object,
+        index: fact.index,
+        sealed_at: fact.log_time,
+        key,
+        result: done.clone(),
+        effects,
+    };
     done.existing = ended.existing;
     Ok((receipt, done))
 }

@@ -185,9 +185,9 @@ impl<'a> Round<'a> {
         own.remove("after");
         let key = match key {
             Some(key) => key.0,
-            None => kwoon_keys::id::base32().encode(&Digest::keyed("kwoon 1 made key", &entropy, &[]).short()),
+            None => kwoon_keys::id::BASE32.encode(&Digest::keyed("kwoon 1 made key", &entropy, &[]).short()),
         };
-        let canonical = self.canonical(&arguments)?;
+        let canonical = self.canonical(arguments)?;
         let call = Call { operation: operation.name, key, canonical, entropy, trace_id };
         operation.act(self, caller, call, &after, own)
     }
@@ -195,8 +195,7 @@ impl<'a> Round<'a> {
     /// The arguments as given, in a form that does not depend on their order: nulls left out, keys sorted, and an entry
     /// named by its action the same as by its number. Only an entry of the very thread that is named has a number here,
     /// so that two requests are never the same by what stands elsewhere (L3.2).
-    fn canonical(&self, arguments: &Arguments) -> Result<Vec<u8>, ReadError> {
-        let mut arguments = arguments.clone();
+    fn canonical(&self, mut arguments: Arguments) -> Result<Vec<u8>, ReadError> {
         let thread = arguments.get("thread").and_then(Value::as_str).and_then(ThreadId::read);
         for field in ["entry", "reply_to"] {
             let named = arguments.get(field).and_then(Value::as_str).and_then(RequestId::read);

@@ -1,6 +1,6 @@
 //! Tickets: what a governor hands to whom it admits.
 
-use kwoon_keys::id::{ThreadId, base32};
+use kwoon_keys::id::{BASE32, ThreadId};
 use kwoon_keys::{Digest, KeyPair, PublicKey, cbor};
 use minicbor::{Decode, Encode};
 
@@ -48,7 +48,7 @@ impl Ticket {
 
     /// One line of text.
     pub fn text(&self) -> String {
-        format!("{PREFIX}{}", base32().encode(&cbor::write(self)))
+        format!("{PREFIX}{}", BASE32.encode(&cbor::write(self)))
     }
 
     /// Reads a ticket. Whatever is wrong with it, there is just no ticket (S1). Line breaks and spaces that came in when
@@ -58,7 +58,7 @@ impl Ticket {
             return None;
         }
         let text: String = text.split_ascii_whitespace().collect();
-        let bytes = base32().decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?;
+        let bytes = BASE32.decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?;
         let ticket: Self = cbor::read_strict(&bytes).ok()?;
         (ticket.version == 1 && ticket.hosts.len() <= HOSTS_MAX).then_some(ticket)
     }

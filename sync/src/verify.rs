@@ -67,7 +67,7 @@ impl<'a> Verifier<'a> {
     /// Forgets the facts that were folded, which `base` gives again where they are needed, so that a long log takes no
     /// more memory.
     pub fn forget_facts(&mut self) {
-        self.folded.batch.rows.retain(|(table, _), _| matches!(table, Table::Derived | Table::Meta));
+        self.folded.batch.rows.keep_tables(&[Table::Derived, Table::Meta]);
     }
 }
 

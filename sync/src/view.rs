@@ -2,7 +2,7 @@
 //! returned come from the same state (V11).
 
 use kwoon_keys::cbor;
-use kwoon_keys::id::{AgentId, base32};
+use kwoon_keys::id::{AgentId, BASE32};
 use kwoon_ledger::action::ObjectId;
 use kwoon_ledger::effect::{Account, Duty};
 use kwoon_ledger::identity::Status;
@@ -199,7 +199,7 @@ struct CursorText<T> {
 /// A cursor as text. It names its list and its owner, so that it is worth nothing elsewhere.
 pub fn write_cursor<T: Encode<()>>(list: &[u8], owner: &Short, position: &T) -> String {
     let text = CursorText { list: list.to_vec().into(), owner: (*owner).into(), position };
-    base32().encode(&cbor::write(&text))
+    BASE32.encode(&cbor::write(&text))
 }
 
 /// Reads a cursor of this list and this owner.
@@ -215,7 +215,7 @@ pub fn read_cursor<T: for<'b> Decode<'b, ()> + Encode<()>>(
     if text.len() > 1024 {
         return Err(wrong());
     }
-    let bytes = base32().decode(text.as_bytes()).map_err(|_| wrong())?;
+    let bytes = BASE32.decode(text.as_bytes()).map_err(|_| wrong())?;
     let cursor: CursorText<T> = cbor::read_strict(&bytes).map_err(|_| wrong())?;
     if cursor.list.as_slice() == list && *cursor.owner == *owner { Ok(cursor.position) } else { Err(wrong()) }
 }

@@ -12,14 +12,14 @@ use kwoon_ledger::refusal::{Refusal, Stop};
 use kwoon_ledger::replica;
 use kwoon_ledger::sequencer::{Candidate, Sealed, Sequencer};
 use kwoon_ledger::state::Cells;
-use kwoon_ledger::storage::{Batch, Order, Overlay, Read, Row, Store, Table};
+use kwoon_ledger::storage::{Order, Overlay, Read, Row, Store, Table};
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_store::{MemorySnapshot, MemoryStore};
 use kwoon_sync::answer::{Answer, Secret, refusal_json};
 use kwoon_sync::argument::{self, Arguments, FilePath};
 use kwoon_sync::check::{self, Finding};
 use kwoon_sync::file::{self, FileJob, FileStop, FileWork};
-use kwoon_sync::host::{Host, Request, to_refusal};
+use kwoon_sync::host::{Host, Reply, Request, Taken, to_refusal};
 use kwoon_sync::keyring::Keyring;
 use kwoon_sync::operations::{self, Operation};
 use kwoon_sync::view::{Caller, StoreFigures, View};
@@ -74,7 +74,7 @@ impl Ground for MemoryStore {
 pub struct Hall<S = MemoryStore> {
     /// The store.
     pub store: S,
-    host: Host<()>,
+    host: Host,
     seed: [u8; 32],
     limits: Limits,
     mark: Digest,
@@ -125,7 +125,7 @@ impl<S: Ground> Hall<S> {
         self.calls = calls;
     }
 
-    fn host_over(store: &S, seed: &[u8; 32], limits: &Limits, mark: Digest) -> Host<()> {
+    fn host_over(store: &S, seed: &[u8; 32], limits: &Limits, mark: Digest) -> Host {
         let keyring = Keyring::new(key_of(seed, "host"), key_of(seed, "owner"), store.keys());
         let snapshot = store.snapshot().expect("the store is readable");
         Host::new(keyring, limits.clone(), mark, &snapshot).expect("memory is readable")
@@ -156,9 +156,8 @@ impl<S: Ground> Hall<S> {
     /// Lets the host do what is due.
     pub fn wake(&mut self) {
         let snapshot = self.snapshot();
-        let batch = self.host.take(&snapshot, self.now, Vec::new());
-        let committed = self.store.commit(batch).is_ok();
-        self.host.committed(committed);
+        let taken = self.host.take::<()>(&snapshot, self.now, Vec::new());
+        self.end(taken, true);
     }
 
     /// When the host wants to be woken.
@@ -246,9 +245,8 @@ impl<S: Ground> Hall<S> {
         if !operation.is_action() {
             return self.read_over(&snapshot, caller, operation, arguments);
         }
-        let batch = self.take_over(&snapshot, caller, operation, arguments);
-        let committed = self.store.commit(batch).is_ok();
-        self.host.committed(committed).pop().expect("one reply").1
+        let taken = self.take_over(&snapshot, caller, operation, arguments);
+        self.end(taken, true).pop().expect("one reply").1
     }
 
     /// One call over a state that is not the store's, as of a store that was damaged. Nothing of it is committed.
@@ -266,8 +264,9 @@ impl<S: Ground> Hall<S> {
         if !operation.is_action() {
             return self.read_over(read, caller, operation, arguments);
         }
-        self.take_over(read, caller, operation, arguments);
-        self.host.committed(true).pop().expect("one reply").1
+        let taken = self.take_over(read, caller, operation, arguments);
+        self.host.committed(true);
+        taken.replies.given(true).pop().expect("one reply").1
     }
 
     fn take_over(
@@ -276,7 +275,7 @@ impl<S: Ground> Hall<S> {
         caller: &Agent,
         operation: &'static Operation,
         arguments: Arguments,
-    ) -> Batch {
+    ) -> Taken<()> {
         let request = self.request(caller, operation, arguments);
         self.host.take(read, self.now, vec![((), request)])
     }
@@ -307,9 +306,8 @@ impl<S: Ground> Hall<S> {
                 Err(finding) => finding,
             };
             let request = Request { finding: Some(finding), ..self.request(caller, operation, Arguments::new()) };
-            let batch = self.host.take(read, self.now, vec![((), request)]);
-            let committed = self.store.commit(batch).is_ok();
-            return self.host.committed(committed).pop().expect("one reply").1;
+            let taken = self.host.take(read, self.now, vec![((), request)]);
+            return self.end(taken, true).pop().expect("one reply").1;
         }
         operation.read(&view, arguments).map_err(to_refusal)
     }
@@ -469,6 +467,13 @@ impl<S: Ground> Hall<S> {
 
 /// Actions in one round, and rounds that come to nothing.
 impl<S: Ground> Hall<S> {
+    /// Commits what was decided, if the commit is to be made at all.
+    fn end<T>(&mut self, taken: Taken<T>, commits: bool) -> Vec<Reply<T>> {
+        let committed = commits && self.store.commit(taken.batch).is_ok();
+        self.host.committed(committed);
+        taken.replies.given(committed)
+    }
+
     fn request(&self, caller: &Agent, operation: &'static Operation, arguments: Arguments) -> Request {
         let entropy = Digest::of("kwoon test entropy", &[&self.seed, &self.calls.to_be_bytes()]).0;
         Request { caller: caller.caller, operation, arguments, entropy, trace_id: None, finding: None }
@@ -485,9 +490,8 @@ impl<S: Ground> Hall<S> {
             requests.push(((), self.request(caller, operation, arguments)));
         }
         let snapshot = self.snapshot();
-        let batch = self.host.take(&snapshot, self.now, requests);
-        let committed = commits && self.store.commit(batch).is_ok();
-        let replies = self.host.committed(committed).into_iter();
+        let taken = self.host.take(&snapshot, self.now, requests);
+        let replies = self.end(taken, commits).into_iter();
         replies.map(|(_, reply)| reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use kwoon_ledger::log;
-use kwoon_store::{CACHE_BYTES_DEFAULT, OpenMode};
+use kwoon_store::{CACHE_BYTES_DEFAULT, OpenMode, Sizes};
 use kwoon_sync::argument;
 use kwoon_sync::operations;
 use redb::StorageBackend;
@@ -78,7 +78,7 @@ impl At {
         let home = Arc::new(Home::open(&dir.path().join("home"), OpenMode::MakeIfMissing).unwrap());
         let file = std::fs::File::options().read(true).write(true).open(home.path().join("store.redb")).unwrap();
         let disk = Disk(Arc::new((FileBackend::new(file).unwrap(), Mutex::new(Gate::Open), Condvar::new())));
-        let store = Arc::new(DiskStore::open_on(&home, disk.clone(), CACHE_BYTES_DEFAULT).unwrap());
+        let store = Arc::new(DiskStore::open_on(&home, disk.clone(), Sizes::default()).unwrap());
         let (writer, handle) = Writer::new(Arc::clone(&home), store, Limits::DEFAULT).unwrap();
         let writing = std::thread::spawn(move || writer.run());
         Self { home, disk, handle, writing, calls: 0 }

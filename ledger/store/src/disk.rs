@@ -1,8 +1,8 @@
 //! The store on disk: one redb file, and content files beside it.
 //!
 //! A commit writes content files and key files first, then one redb transaction (of the journal, or of all tables; see
-//! `journal`). So after a crash every row's content
-//! and keys are there; files that no row speaks of are removed at the next open, unless the store was closed.
+//! `journal`). So after a crash every row's content and keys are there; files that no row speaks of are removed at the
+//! next open, unless the store was closed.
 //!
 //! redb compares no checksums when it reads, so a changed byte inside a value is returned as it stands, content
 //! excepted: that is checked against its commitment. Whoever reads records verifies their hashes and signatures.
@@ -18,6 +18,7 @@ use std::fmt;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
 use kwoon_keys::files::{self as key_files, FileLayer, Os};
@@ -29,8 +30,8 @@ use redb::{
     WriteTransaction,
 };
 
-pub use self::journal::is_journal_row;
 use self::journal::{CONTENT_SLOT, Recent, Rows, SLOTS, definition_of, slot};
+pub use self::journal::{JOURNAL_BYTES_DEFAULT, is_journal_row};
 use self::live::{Live, Watch};
 use crate::content::{self, CONTENT, ContentFiles, Place};
 use crate::error::OpenError;
@@ -44,10 +45,25 @@ use crate::{OLDEST_STORE_VERSION, STORE_VERSION, VERSION_KEY};
 /// How much of the store is kept in memory, in bytes, unless said otherwise.
 pub const CACHE_BYTES_DEFAULT: usize = 64 << 20;
 
-type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
+/// How much memory a store takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// How much of the tables is kept in memory, in bytes.
+    pub cache_bytes: usize,
+    /// How long the journal gets, in bytes.
+    pub journal_bytes: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { cache_bytes: CACHE_BYTES_DEFAULT, journal_bytes: JOURNAL_BYTES_DEFAULT }
+    }
+}
+
 /// Why nothing is written after a commit that failed.
 const COMMIT_FAILED: &str = "an earlier commit failed and may or may not be on disk; restart kwoon";
 
+type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 type ReadTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 fn definition(table: Table) -> Definition<'static> {
@@ -68,6 +84,8 @@ pub struct DiskStore {
     layer: Arc<dyn FileLayer>,
     /// What was committed and lies in no table yet. Held for as long as it takes to clone or set it.
     recent: Mutex<Recent>,
+    /// A commit that no row of the tables is later than. Set before a transaction that writes later rows is committed.
+    reached: AtomicU64,
     /// Set when a commit has begun, cleared when it is known to be done. Held by the one that writes.
     unknown: Mutex<bool>,
     /// Last, so that it is released after the store's own file.
@@ -88,16 +106,16 @@ impl DiskStore {
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|error| OpenError::io(&path, error))?;
         let backend = FileBackend::new(file).map_err(|error| Fault::from(error).at(home.path(), &path))?;
-        Self::open_on(home, backend, cache_bytes)
+        Self::open_on(home, backend, Sizes { cache_bytes, ..Sizes::default() })
     }
 
     /// The same with the tables in `backend` instead of the home's file, for tests that let it crash.
     ///
     /// # Errors
     /// As for [`Self::open`].
-    pub fn open_on(home: &Home, backend: impl StorageBackend, cache_bytes: usize) -> Result<Self, OpenError> {
+    pub fn open_on(home: &Home, backend: impl StorageBackend, sizes: Sizes) -> Result<Self, OpenError> {
         let location = Location { home: home.path(), layer: home.layer(), lock: Some(home.lock()) };
-        Self::open_in(location, Box::new(backend), cache_bytes, Empty::IsDamaged)
+        Self::open_in(location, Box::new(backend), sizes, Empty::IsDamaged)
     }
 
     /// Opens a store whose tables lie in `backend`, for tests that tear or fill it. An empty backend becomes a new
@@ -106,19 +124,15 @@ impl DiskStore {
     ///
     /// # Errors
     /// If the store is damaged or of a newer version. Nothing was changed then.
-    pub fn open_with_backend(
-        home_dir: &Path,
-        backend: impl StorageBackend,
-        cache_bytes: usize,
-    ) -> Result<Self, OpenError> {
+    pub fn open_with_backend(home_dir: &Path, backend: impl StorageBackend, sizes: Sizes) -> Result<Self, OpenError> {
         let location = Location { home: home_dir, layer: Arc::new(Os), lock: None };
-        Self::open_in(location, Box::new(backend), cache_bytes, Empty::IsNew)
+        Self::open_in(location, Box::new(backend), sizes, Empty::IsNew)
     }
 
     fn open_in(
         location: Location<'_>,
         base: Box<dyn StorageBackend>,
-        cache_bytes: usize,
+        Sizes { cache_bytes, journal_bytes }: Sizes,
         empty: Empty,
     ) -> Result<Self, OpenError> {
         let Location { home, layer, lock } = location;
@@ -136,14 +150,18 @@ impl DiskStore {
                 let read = || {
                     every_table(&transaction, found)?;
                     // Version 1 had no journal.
-                    if found == 1 { Ok(Recent::none(0)) } else { Recent::read(&transaction) }
+                    if found == 1 {
+                        Ok(Recent::none(0, journal_bytes))
+                    } else {
+                        Recent::read(&transaction, journal_bytes)
+                    }
                 };
                 live.watch.contain(read).map_err(at)?
             }
             Some(found) if found > STORE_VERSION => {
                 return Err(OpenError::NewerVersion { path, found, known: STORE_VERSION });
             }
-            None if empty == Empty::IsNew => Recent::none(0),
+            None if empty == Empty::IsNew => Recent::none(0, journal_bytes),
             _ => return Err(at(Fault::Damaged("it states no version that kwoon ever wrote".to_owned()))),
         };
         drop(transaction);
@@ -153,6 +171,8 @@ impl DiskStore {
             files: Arc::new(ContentFiles::of(home, Arc::clone(&layer))),
             home: home.to_owned(),
             layer,
+            // Whatever rows a crash left in the tables, every snapshot from now on is later.
+            reached: AtomicU64::new(0),
             recent: Mutex::new(recent),
             unknown: Mutex::new(false),
             _lock: lock,
@@ -160,6 +180,11 @@ impl DiskStore {
         // Tables that an older version lacks are made together with the number of this one, before anything reads them.
         if version != Some(STORE_VERSION) {
             store.transact(make_tables).map_err(at)?;
+        }
+        let mut recent = store.recent();
+        if recent.is_too_long() {
+            store.transact(|transaction| recent.settle(transaction)).map_err(at)?;
+            *store.recent.lock().unwrap_or_else(PoisonError::into_inner) = recent;
         }
         store.tidy().map_err(|fault| fault.at(home, home))?;
         // Nobody reads a derived table of which a part is missing.
@@ -228,7 +253,7 @@ impl DiskStore {
         })
     }
 
-    /// How much the store holds. Costs a few page reads, however much it is.
+    /// How much the store holds. Costs a few page reads, and one for each row in the journal.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -247,7 +272,8 @@ impl DiskStore {
     }
 
     fn read(&self) -> Result<Snapshot, Fault> {
-        // Between taking the one and the other, what was recent may be settled. A moment later both agree again.
+        // Between taking the one and the other, what was committed later may have been settled. Once that commit is done both
+        // agree again.
         loop {
             if let Some(snapshot) = self.try_read()? {
                 return Ok(snapshot);
@@ -273,7 +299,9 @@ impl DiskStore {
         let recent = self.recent();
         let transaction = self.live.begin_read()?;
         let parts = Contained::new(Parts { tables: [const { OnceLock::new() }; SLOTS], transaction });
-        if !self.live.watch.contain(|| recent.lies_over(&parts.transaction))? {
+        // Read after the transaction has begun: what it can see was announced before.
+        let reached = self.reached.load(Ordering::SeqCst);
+        if !self.live.watch.contain(|| recent.lies_over(&parts.transaction, reached))? {
             return Ok(None);
         }
         Ok(Some(Snapshot { recent, parts, watch: self.live.watch.clone(), files: Arc::clone(&self.files) }))
@@ -349,7 +377,11 @@ impl Store for DiskStore {
         }
         self.write(|recent| {
             self.write_files(&batch)?;
-            self.transact(|transaction| recent.commit(transaction, Rows::of(batch)))
+            self.transact(|transaction| {
+                recent.commit(transaction, Rows::of(batch))?;
+                self.reached.store(recent.reached(), Ordering::SeqCst);
+                Ok(())
+            })
         })
     }
 }
@@ -381,7 +413,7 @@ pub(crate) fn make_store(home: &Path, layer: Arc<dyn FileLayer>) -> Result<DiskS
     let file = file.map_err(|error| OpenError::io(&path, error))?;
     let backend = FileBackend::new(file).map_err(|error| Fault::from(error).at(home, &path))?;
     let location = Location { home, layer, lock: None };
-    DiskStore::open_in(location, Box::new(backend), CACHE_BYTES_DEFAULT, Empty::IsNew)
+    DiskStore::open_in(location, Box::new(backend), Sizes::default(), Empty::IsNew)
 }
 
 /// The version a store states, nothing if nothing was ever committed to it.

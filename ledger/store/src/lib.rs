@@ -21,7 +21,7 @@ mod rebuild;
 
 pub use backup::{BackupError, BackupReport};
 pub use content::{INLINE_BYTES_MAX, is_content_row};
-pub use disk::{CACHE_BYTES_DEFAULT, DiskStore, Snapshot, StoreStats, is_journal_row};
+pub use disk::{CACHE_BYTES_DEFAULT, DiskStore, JOURNAL_BYTES_DEFAULT, Sizes, Snapshot, StoreStats, is_journal_row};
 pub use error::{OpenError, TokenError};
 pub use fault::DISK_FULL;
 pub use home::{HOME_VERSION, Home, OpenMode, read_token};

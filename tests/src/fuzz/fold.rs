@@ -3,7 +3,7 @@
 //! The first byte picks: facts of any bytes, folded from nothing; a log of a real hall that is edited; or an action of a
 //! real agent, edited, signed anew and given to the sequencer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use arbitrary::Unstructured;
@@ -15,7 +15,7 @@ use kwoon_ledger::limits::ACTION_VALIDITY;
 use kwoon_ledger::refusal::Stop;
 use kwoon_ledger::rules::identity::record_hash;
 use kwoon_ledger::sequencer::Candidate;
-use kwoon_ledger::storage::{Overlay, Table};
+use kwoon_ledger::storage::{Overlay, Rows};
 use kwoon_ledger::{log, replica, rules};
 
 use super::world::World;
@@ -24,8 +24,6 @@ use crate::owner;
 
 /// Edits of one log, or facts of any bytes, at most.
 pub(super) const STEPS_MAX: usize = 16;
-
-type Rows = BTreeMap<(Table, Vec<u8>), Option<Vec<u8>>>;
 
 /// A log, and the state after each number of its facts.
 pub(super) struct Folded {

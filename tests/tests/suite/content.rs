@@ -77,7 +77,7 @@ fn assert_free(operation: &str, structure: &Value) {
     let hidden = data_encoding::HEXLOWER.encode(MARK.as_bytes());
     assert!(!written.contains(MARK) && !written.contains(&hidden), "{operation}: {structure:#}");
     if let Some(cursor) = structure.get("cursor").and_then(Value::as_str) {
-        let bytes = kwoon_keys::id::base32().decode(cursor.as_bytes()).unwrap();
+        let bytes = kwoon_keys::id::BASE32.decode(cursor.as_bytes()).unwrap();
         assert!(!bytes.windows(MARK.len()).any(|window| window == MARK.as_bytes()), "{operation}: in a cursor");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kwoon_ledger::storage::{Batch, Read, Store, Table};
 use kwoon_ledger::time::Duration;
-use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, OpenMode, Rebuildable as _, rebuild};
+use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, OpenMode, Rebuildable as _, Sizes, rebuild};
 use kwoon_sync::operations::{ALL, Operation};
 use kwoon_tests::hall::Ground;
 use kwoon_tests::medium::{Medium, Survival};
@@ -176,7 +176,7 @@ fn what_a_store_without_one_of_its_tables_says() {
 fn open(path: &Path, medium: &Medium) -> (Recorder<()>, DiskStore) {
     let recorder = Recorder::new(path, medium.clone(), None);
     let home = Home::open_on(path, OpenMode::Existing, Arc::new(recorder.clone())).unwrap();
-    let store = DiskStore::open_on(&home, recorder.clone(), CACHE_BYTES_DEFAULT).unwrap();
+    let store = DiskStore::open_on(&home, recorder.clone(), Sizes::default()).unwrap();
     (recorder, store)
 }
 

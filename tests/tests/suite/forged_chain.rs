@@ -240,7 +240,7 @@ fn of_two_seals_for_one_place_only_that_of_the_folded_branch_holds() {
         let candidate = branch.candidate(sign(&action, &busy.key(&busy.alice)));
         let sealed = sequencer.act(candidate, |_, _| Ok(())).unwrap();
         let batch = sequencer.finish().unwrap();
-        let row = |table, key: Vec<u8>| batch.rows[&(table, key)].clone().unwrap();
+        let row = |table, key: Vec<u8>| batch.rows.get(table, &key).unwrap().clone().unwrap();
         branch.facts.push(row(Table::Log, log::fact_key(sealed.number, sealed.index)));
         seals.push(row(Table::Seals, log::seal_key(sealed.number, 0, sealed.index)));
     }

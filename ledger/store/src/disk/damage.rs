@@ -10,6 +10,9 @@ use redb::backends::InMemoryBackend;
 use super::*;
 use crate::fault::DISK_FULL;
 
+/// Little memory, so that the disk is read.
+const SMALL: Sizes = Sizes { cache_bytes: 1 << 20, journal_bytes: 4 << 10 };
+
 /// A disk in memory that outlives the store on it and can be made full.
 #[derive(Clone, Debug, Default)]
 struct Disk {
@@ -19,7 +22,7 @@ struct Disk {
 
 impl Disk {
     fn open(&self, home: &Path) -> Result<DiskStore, OpenError> {
-        DiskStore::open_with_backend(home, self.clone(), 1 << 20)
+        DiskStore::open_with_backend(home, self.clone(), SMALL)
     }
 
     fn all(&self) -> Vec<u8> {
@@ -248,7 +251,9 @@ fn a_page_that_is_damaged_under_an_open_store_gives_an_error_and_no_panic() {
         for damage in DAMAGES {
             let disk = Disk::of(&good);
             // Without a cache, so that every page is read again.
-            let store = DiskStore::open_with_backend(dir.path(), disk.clone(), 0).unwrap();
+            let store =
+                DiskStore::open_with_backend(dir.path(), disk.clone(), Sizes { cache_bytes: 0, ..Sizes::default() })
+                    .unwrap();
             let mut bytes = disk.all();
             damage(&mut bytes[page..page + PAGE]);
             StorageBackend::write(&*disk.bytes, page as u64, &bytes[page..page + PAGE]).unwrap();

@@ -1,9 +1,10 @@
 //! The journal: what was committed and does not lie in its tables yet.
 //!
 //! A commit of a few rows writes one row, the journal's next, instead of a page or more for each of them; the rows are
-//! read from memory meanwhile. Once there are many they are settled, sorted and in one transaction: they go into their
-//! tables and out of the journal. So a small commit costs about what one row costs, and a page of a table is written
-//! once for many rows. Whatever happens, the tables and the journal together hold every commit.
+//! read from memory meanwhile. Once there are many they are settled: sorted, they go into their tables, some with each
+//! commit that follows, and when all are there they go out of the journal. So a small commit costs about what one row
+//! costs, a page of a table is written once for many rows, and no commit waits for a long settlement. Whatever happens,
+//! the tables and the journal over them hold every commit.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,9 +22,11 @@ use crate::fault::Fault;
 pub(super) const JOURNAL: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("journal");
 const SETTLED: u64 = 0;
 
-/// How long the journal gets before it is settled, in bytes. As much may have to be read at the next open, and lies in
+/// How long the journal gets, in bytes, unless said otherwise. As much may have to be read at the next open, and lies in
 /// memory.
-pub(super) const JOURNAL_BYTES_MAX: usize = 8 << 20;
+pub const JOURNAL_BYTES_DEFAULT: usize = 8 << 20;
+/// Rows that a commit settles at least, if any are to be settled.
+const STEP_ROWS_MIN: usize = 32;
 
 /// Tables with their own rows: those of [`Table`], and the one of content.
 pub(super) const SLOTS: usize = Table::ALL.len() + 1;
@@ -32,7 +35,7 @@ pub(super) const CONTENT_SLOT: usize = Table::ALL.len();
 
 /// The place of a table among the slots.
 pub(super) fn slot(table: Table) -> usize {
-    Table::ALL.iter().position(|other| *other == table).expect("ALL holds every table")
+    table as usize
 }
 
 pub(super) fn definition_of(slot: usize) -> Definition<'static> {
@@ -60,6 +63,7 @@ pub fn is_journal_row(bytes: &[u8]) -> bool {
     Rows::decode(bytes).is_some()
 }
 
+/// A new value, or the end of one.
 type Value = Option<Arc<[u8]>>;
 
 /// The rows of one commit: slot, key, and the new value or its end.
@@ -112,29 +116,52 @@ impl Rows {
     }
 }
 
-/// The commits that lie in the journal, one over the other. A clone stays as it is and costs next to nothing.
+/// What a commit made of a key.
+#[derive(Clone)]
+struct Change {
+    /// The commit's number.
+    commit: u64,
+    value: Value,
+}
+
+/// The commits that lie in the journal, one over the other, but for rows that their tables hold already. A clone stays as
+/// it is and costs next to nothing.
 #[derive(Clone)]
 pub(super) struct Recent {
-    tables: [RedBlackTreeMapSync<Vec<u8>, Value>; SLOTS],
+    tables: [RedBlackTreeMapSync<Vec<u8>, Change>; SLOTS],
     /// The last commit that was settled.
     settled: u64,
     /// The last commit.
     last: u64,
-    /// How long the journal is.
+    /// How long the journal is, as far as it is not being settled.
     bytes: usize,
+    bytes_max: usize,
+    settling: Option<Settling>,
+}
+
+/// How far the settlement of some commits has come.
+#[derive(Clone)]
+struct Settling {
+    /// The last of them.
+    last: u64,
+    /// How many rows there were when it began.
+    rows: usize,
+    slot: usize,
+    /// The last key of the slot that was looked at.
+    after: Option<Vec<u8>>,
 }
 
 impl Recent {
-    /// No commits since the one of this number.
-    pub(super) fn none(settled: u64) -> Self {
+    /// No commits since the one of this number, of a journal of at most so many bytes.
+    pub(super) fn none(settled: u64, bytes_max: usize) -> Self {
         let tables = std::array::from_fn(|_| RedBlackTreeMapSync::new_sync());
-        Self { tables, settled, last: settled, bytes: 0 }
+        Self { tables, settled, last: settled, bytes: 0, bytes_max, settling: None }
     }
 
     /// The journal of a store that has one.
-    pub(super) fn read(transaction: &ReadTransaction) -> Result<Self, Fault> {
+    pub(super) fn read(transaction: &ReadTransaction, bytes_max: usize) -> Result<Self, Fault> {
         let damaged = |what: &str| Fault::Damaged(format!("the journal {what}"));
-        let mut recent = Self::none(settled(transaction)?);
+        let mut recent = Self::none(settled(transaction)?, bytes_max);
         for row in transaction.open_table(JOURNAL)?.range(SETTLED + 1..)? {
             let (number, bytes) = row?;
             if number.value() != recent.last + 1 {
@@ -147,16 +174,37 @@ impl Recent {
     }
 
     fn add(&mut self, rows: Rows, bytes: usize) {
-        for (slot, key, value) in rows.0 {
-            self.tables[slot].insert_mut(key, value);
-        }
         self.last += 1;
+        for (slot, key, value) in rows.0 {
+            self.tables[slot].insert_mut(key, Change { commit: self.last, value });
+        }
         self.bytes += bytes;
     }
 
-    /// Whether a state of the tables is the one that these commits lie over.
-    pub(super) fn lies_over(&self, transaction: &ReadTransaction) -> Result<bool, Fault> {
-        Ok(settled(transaction)? == self.settled)
+    /// Whether a state of the tables is one that these commits lie over: `reached` is a commit that no row of the tables
+    /// is later than.
+    pub(super) fn lies_over(&self, transaction: &ReadTransaction, reached: u64) -> Result<bool, Fault> {
+        Ok(reached <= self.last && settled(transaction)? == self.settled)
+    }
+
+    /// A commit that no row of the tables is later than.
+    pub(super) fn reached(&self) -> u64 {
+        self.settling.as_ref().map_or(self.settled, |settling| settling.last)
+    }
+
+    /// Whether it grew beyond its bound, because settlements were begun again and again and never came to their end.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.bytes > self.bytes_max
+    }
+
+    #[cfg(test)]
+    pub(super) fn length(&self) -> usize {
+        self.bytes
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_settled_further_than(&self, other: &Self) -> bool {
+        self.settled > other.settled
     }
 
     /// Whether there is nothing to settle.
@@ -164,42 +212,91 @@ impl Recent {
         self.last == self.settled
     }
 
-    /// Adds a commit, and writes it: into the journal, or with all the others into the tables.
+    /// Adds a commit and writes it into the journal, and settles some rows of earlier ones if it is time to. A commit that
+    /// would fill a good part of the journal goes into the tables, with all before it.
     pub(super) fn commit(&mut self, transaction: &WriteTransaction, rows: Rows) -> Result<(), Fault> {
         let bytes = rows.encode();
-        if self.bytes + bytes.len() <= JOURNAL_BYTES_MAX {
-            transaction.open_table(JOURNAL)?.insert(self.last + 1, bytes.as_slice())?;
+        // One half is being settled while the other fills.
+        let half = self.bytes_max / 2;
+        if bytes.len() > half {
             self.add(rows, bytes.len());
-            return Ok(());
+            return self.settle(transaction);
+        }
+        if self.bytes + bytes.len() > half {
+            self.settle_some(transaction, usize::MAX)?;
+            self.begin_to_settle();
+        }
+        if let Some(settling) = &self.settling {
+            // Twice the pace at which the other half fills, so that it is done by the time that half is full.
+            let share = settling.rows.saturating_mul(2).saturating_mul(bytes.len()) / half;
+            self.settle_some(transaction, share.max(STEP_ROWS_MIN))?;
         }
         self.add(rows, bytes.len());
-        self.settle(transaction)
+        transaction.open_table(JOURNAL)?.insert(self.last, bytes.as_slice())?;
+        Ok(())
+    }
+
+    fn begin_to_settle(&mut self) {
+        let rows = self.tables.iter().map(RedBlackTreeMapSync::size).sum();
+        self.settling = Some(Settling { last: self.last, rows, slot: 0, after: None });
+        self.bytes = 0;
+    }
+
+    /// Goes on with the settlement that is under way, if there is one: at most so many rows.
+    fn settle_some(&mut self, transaction: &WriteTransaction, mut limit: usize) -> Result<(), Fault> {
+        let Some(mut settling) = self.settling.take() else { return Ok(()) };
+        while settling.slot < SLOTS && limit > 0 {
+            let after = settling.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let rows = self.tables[settling.slot].range::<[u8], _>((after, Bound::Unbounded)).take(limit);
+            let rows: Vec<(Vec<u8>, Change)> = rows.map(|(key, change)| (key.clone(), change.clone())).collect();
+            limit -= rows.len();
+            let Some((last, _)) = rows.last() else {
+                settling.slot += 1;
+                settling.after = None;
+                continue;
+            };
+            settling.after = Some(last.clone());
+            let mut table = transaction.open_table(definition_of(settling.slot))?;
+            // What a later commit changed again is settled with that one.
+            for (key, change) in rows.into_iter().filter(|(_, change)| change.commit <= settling.last) {
+                write(&mut table, &key, &change.value)?;
+                self.tables[settling.slot].remove_mut(&key);
+            }
+        }
+        if settling.slot < SLOTS {
+            self.settling = Some(settling);
+            return Ok(());
+        }
+        let mut journal = transaction.open_table(JOURNAL)?;
+        for number in self.settled + 1..=settling.last {
+            journal.remove(number)?;
+        }
+        drop(journal);
+        self.settled = settling.last;
+        make(transaction, self.settled)
     }
 
     /// Writes all commits into their tables and empties the journal.
     pub(super) fn settle(&mut self, transaction: &WriteTransaction) -> Result<(), Fault> {
         for (slot, rows) in self.tables.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
             let mut table = transaction.open_table(definition_of(slot))?;
-            for (key, value) in rows {
-                match value {
-                    Some(value) => table.insert(key.as_slice(), &**value)?,
-                    None => table.remove(key.as_slice())?,
-                };
+            for (key, change) in rows {
+                write(&mut table, key, &change.value)?;
             }
         }
-        *self = Self::none(self.last);
+        *self = Self::none(self.last, self.bytes_max);
         transaction.delete_table(JOURNAL)?;
         make(transaction, self.last)
     }
 
     /// The value of a key, if a commit set or ended it.
     pub(super) fn get(&self, slot: usize, key: &[u8]) -> Option<&Value> {
-        self.tables[slot].get(key)
+        self.tables[slot].get(key).map(|change| &change.value)
     }
 
     /// All rows of a slot that these commits set or ended.
     pub(super) fn rows(&self, slot: usize) -> impl Iterator<Item = (&Vec<u8>, &Value)> {
-        self.tables[slot].iter()
+        self.tables[slot].iter().map(|(key, change)| (key, &change.value))
     }
 
     /// At most `limit` rows with `from <= key < to`, of the table below and these commits over it.
@@ -217,7 +314,8 @@ impl Recent {
             Order::Falling => below.next_back(),
         });
         let mut below = below.peekable();
-        let mut above = self.tables[slot].range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
+        let above = self.tables[slot].range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
+        let mut above = above.map(|(key, change)| (key, &change.value));
         let above = std::iter::from_fn(|| match order {
             Order::Rising => above.next(),
             Order::Falling => above.next_back(),
@@ -248,6 +346,14 @@ impl Recent {
         }
         Ok(rows)
     }
+}
+
+fn write(table: &mut redb::Table<'_, &[u8], &[u8]>, key: &[u8], value: &Value) -> Result<(), Fault> {
+    match value {
+        Some(value) => table.insert(key, &**value)?,
+        None => table.remove(key)?,
+    };
+    Ok(())
 }
 
 fn settled(transaction: &ReadTransaction) -> Result<u64, Fault> {

@@ -27,6 +27,13 @@ impl At {
         DiskStore::open(&self.home, CACHE_BYTES_DEFAULT).unwrap()
     }
 
+    /// The same with a journal of at most so many bytes.
+    fn open_with_journal(&self, journal_bytes: usize) -> DiskStore {
+        let file = OpenOptions::new().read(true).write(true).open(self.path(STORE)).unwrap();
+        let backend = FileBackend::new(file).unwrap();
+        DiskStore::open_on(&self.home, backend, Sizes { journal_bytes, ..Sizes::default() }).unwrap()
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join("home").join(name)
     }
@@ -137,12 +144,12 @@ fn a_snapshot_of_a_store_that_was_dropped_gives_an_error() {
 }
 
 #[test]
-fn a_commit_that_the_journal_has_no_room_for_goes_into_the_tables_with_all_before_it() {
+fn a_commit_that_would_fill_the_journal_goes_into_the_tables_with_all_before_it() {
     let at = At::new();
     let store = at.open();
     store.commit(row(Table::Log, b"a", b"small")).unwrap();
     let before = store.snapshot().unwrap();
-    let large = vec![7; journal::JOURNAL_BYTES_MAX];
+    let large = vec![7; JOURNAL_BYTES_DEFAULT / 2];
     store.commit(row(Table::Log, b"b", &large)).unwrap();
     assert!(store.recent().is_empty());
     store.commit(row(Table::Log, b"a", b"small again")).unwrap();
@@ -153,6 +160,85 @@ fn a_commit_that_the_journal_has_no_room_for_goes_into_the_tables_with_all_befor
     let snapshot = store.snapshot().unwrap();
     let rows = snapshot.prefix(Table::Log, b"", Order::Rising, 9).unwrap();
     assert!(rows == [(b"a".to_vec(), b"small again".to_vec()), (b"b".to_vec(), large)]);
+}
+
+/// Row `n` of several tables, and in one row the last `n`.
+fn numbered(n: u32) -> Batch {
+    let mut batch = row(Table::Meta, b"last", &n.to_be_bytes());
+    for table in [Table::Log, Table::Arrivals, Table::Derived] {
+        for copy in 0..8 {
+            // Far apart, and some written over again.
+            let key = (n % 1000).wrapping_mul(0x9e37_79b9).to_be_bytes();
+            put(&mut batch, table, &[&key[..], &[copy]].concat(), &n.to_be_bytes());
+        }
+    }
+    batch
+}
+
+/// That a snapshot holds all commits up to one of them, and nothing of later ones; which that is.
+fn last_of(snapshot: &Snapshot) -> u32 {
+    let Some(last) = snapshot.get(Table::Meta, b"last").unwrap() else { return 0 };
+    let last = u32::from_be_bytes(last.try_into().unwrap());
+    for table in [Table::Log, Table::Derived] {
+        let mut values: Vec<u32> = snapshot
+            .prefix(table, b"", Order::Rising, usize::MAX)
+            .unwrap()
+            .into_iter()
+            .map(|(_, value)| u32::from_be_bytes(value.try_into().unwrap()))
+            .collect();
+        values.sort_unstable();
+        let expected: Vec<u32> = (last.saturating_sub(999).max(1)..=last).flat_map(|n| [n; 8]).collect();
+        assert!(values == expected, "{table:?} at {last}");
+    }
+    last
+}
+
+#[test]
+fn rows_are_settled_little_by_little_and_a_crash_in_the_middle_changes_nothing() {
+    let at = At::new();
+    let mut store = at.open_with_journal(32 << 10);
+    let (mut partly, mut done) = (0, 0);
+    for n in 1..=1_500 {
+        let before = store.recent();
+        store.commit(numbered(n)).unwrap();
+        let after = store.recent();
+        partly += u32::from(after.reached() > before.reached());
+        done += u32::from(after.is_settled_further_than(&before));
+        // First too often for any settlement to come to its end.
+        if n % if n < 700 { 7 } else { 61 } == 0 {
+            drop(store);
+            store = at.open_with_journal(32 << 10);
+        }
+        assert!(store.recent().length() <= 48 << 10);
+        if n % 50 == 0 {
+            assert_eq!(last_of(&store.snapshot().unwrap()), n);
+        }
+    }
+    assert!(partly > 20 && done > 10, "{partly} settlements begun, {done} done");
+    store.close().unwrap();
+    assert_eq!(last_of(&at.open().snapshot().unwrap()), 1_500);
+}
+
+#[test]
+fn snapshots_taken_while_others_commit_hold_no_commit_in_part() {
+    let at = At::new();
+    let store = at.open_with_journal(16 << 10);
+    let writing = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut last = 0;
+            while writing.load(Ordering::SeqCst) {
+                let seen = last_of(&store.snapshot().unwrap());
+                assert!(seen >= last);
+                last = seen;
+            }
+        });
+        for n in 1..=600 {
+            store.commit(numbered(n)).unwrap();
+        }
+        writing.store(false, Ordering::SeqCst);
+    });
+    assert_eq!(last_of(&store.snapshot().unwrap()), 600);
 }
 
 #[test]
@@ -487,7 +573,7 @@ fn answers(read: &impl Read, random: &mut Lcg, contents: &[Digest]) -> Vec<Strin
 #[test]
 fn disk_and_memory_answer_alike() {
     let at = At::new();
-    let mut disk = at.open();
+    let mut disk = at.open_with_journal(24 << 10);
     let memory = MemoryStore::new();
     let mut random = Lcg(1);
     let mut contents = vec![Digest([0; 32])];
@@ -512,7 +598,7 @@ fn disk_and_memory_answer_alike() {
         if random.below(20) == 0 {
             let kept = memory.snapshot().unwrap();
             drop(disk);
-            disk = at.open();
+            disk = at.open_with_journal(24 << 10);
             earlier = (disk.snapshot().unwrap(), kept);
         }
     }

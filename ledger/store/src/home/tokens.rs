@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kwoon_keys::files::{self as key_files, FileError, FileLayer};
-use kwoon_keys::id::base32;
+use kwoon_keys::id::BASE32;
 use zeroize::Zeroizing;
 
 use super::{Home, TOKENS};
@@ -43,7 +43,7 @@ impl Home {
         let random = key_files::random().map_err(io_error)?;
         let mut token = Zeroizing::new(String::with_capacity(64));
         token.push_str(PREFIX);
-        base32().encode_append(random.as_ref(), &mut token);
+        BASE32.encode_append(random.as_ref(), &mut token);
         token.push('\n');
         key_files::replace(&*self.layer, &temporary(&dir, name), &path, token.as_bytes()).map_err(io_error)?;
         self.layer.sync_dir(&dir).map_err(io_error)?;
@@ -88,7 +88,7 @@ fn is_token_name(name: &str) -> bool {
 /// A token from the content of its file: the prefix and 32 bytes in base32, with or without one newline after it.
 pub fn read_token(bytes: &[u8]) -> Option<Zeroizing<String>> {
     let text = std::str::from_utf8(bytes.strip_suffix(b"\n").unwrap_or(bytes)).ok()?;
-    let random = Zeroizing::new(base32().decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?);
+    let random = Zeroizing::new(BASE32.decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?);
     (random.len() == 32).then(|| Zeroizing::new(text.to_owned()))
 }
 

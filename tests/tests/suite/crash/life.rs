@@ -13,7 +13,7 @@ use kwoon_keys::{Digest, files::Os};
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::storage::{Batch, Order, Read, ReadError, Row, Store, Table, WriteError};
 use kwoon_ledger::time::Duration;
-use kwoon_store::{DiskStore, Home, INLINE_BYTES_MAX, OpenMode};
+use kwoon_store::{DiskStore, Home, INLINE_BYTES_MAX, OpenMode, Sizes};
 use kwoon_sync::names;
 use kwoon_tests::Hall;
 use kwoon_tests::hall::{Ground, key_of};
@@ -232,7 +232,9 @@ impl Life {
 fn begin(path: &Path, recorder: &Recorder<Note>) -> Result<(Home, DiskStore), String> {
     let home =
         Home::open_on(path, OpenMode::Existing, Arc::new(recorder.clone())).map_err(|error| error.to_string())?;
-    let store = DiskStore::open_on(&home, recorder.clone(), 1 << 20).map_err(|error| error.to_string())?;
+    // Small, so that rows are settled all along.
+    let sizes = Sizes { cache_bytes: 1 << 20, journal_bytes: 24 << 10 };
+    let store = DiskStore::open_on(&home, recorder.clone(), sizes).map_err(|error| error.to_string())?;
     let snapshot = store.snapshot().unwrap();
     let known = known(&snapshot);
     let keys = home.instance_keys().map_err(|error| error.to_string())?;

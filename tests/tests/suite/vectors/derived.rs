@@ -158,7 +158,7 @@ fn add_texts(vectors: &mut Vectors) {
     files::write_instance(&files::Os, &path, &keys).expect("written");
     let text = std::fs::read_to_string(&path).expect("a text");
     let body = text.lines().nth(1).expect("a second line");
-    let bytes = kwoon_keys::id::base32().decode(body.as_bytes()).expect("base32");
+    let bytes = kwoon_keys::id::BASE32.decode(body.as_bytes()).expect("base32");
     let vector = json!({"diagnostic": diagnostic(&bytes), "output": text});
     vectors.add("derivations", "key file of an instance", vector);
 }
