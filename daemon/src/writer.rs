@@ -1,16 +1,17 @@
-//! The writer: one thread that drives the host. It takes requests from a bounded queue in groups, commits what each
-//! group decided, and only then hands out the replies; between groups it does what has come due. If others are waiting
-//! when a group was decided, a second thread commits it and hands out its replies as the next group is decided.
+//! The writer: one thread that drives the host. It takes requests from a bounded queue, commits what it decided of them, and
+//! only then hands out the replies; between rounds it does what has come due. Where there is more to do than for one
+//! caller, a second thread commits one round and hands out its replies, and the next takes whatever comes until then: so a
+//! fast disk gets many small commits, and a slow one few large ones.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::{Duration as StdDuration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration as StdDuration, Instant, SystemTime, UNIX_EPOCH};
 
 use kwoon_keys::id::AgentId;
 use kwoon_ledger::limits::Limits;
@@ -29,18 +30,54 @@ use crate::tokens::Tokens;
 /// Requests that wait for the writer: more than there can be connections, each of which has one request at a time, so that
 /// the queue is never full and no exit from an obligation is held up by it (L4.1).
 const QUEUE_MAX: usize = 4096;
-/// Requests of one group, and so of one commit.
-const GROUP_MAX: usize = 256;
-
-/// Bytes of texts in a group beyond which it is committed before the next is decided.
+/// Requests of one round, and so of one commit.
+const ROUND_MAX: usize = 256;
+/// Requests of a round after which others that wait are left for the next, if it could be committed now.
+const ROUND_ENOUGH: usize = 16;
+/// How long a round takes requests. All of them are decided as of its beginning.
+const ROUND_TIME_MAX: StdDuration = StdDuration::from_millis(20);
+/// Bytes of texts in a round beyond which it is committed before the next is decided.
 const AHEAD_BYTES_MAX: usize = 4 << 20;
+/// How often the writer looks for requests while a commit is under way and it has nothing else to do. To be woken by each
+/// one would cost more.
+const LOOK_TIME: StdDuration = StdDuration::from_micros(500);
 
 /// What a request gets.
 pub type Outcome = Result<Answer, Refusal>;
 
 enum Message {
-    Request(Box<Request>, oneshot::Sender<Outcome>),
+    Request(Box<Request>, Sender),
     Stop,
+}
+
+type Sender = oneshot::Sender<Delivery>;
+
+/// The outcome of a request, and those of others: the caller that it reaches passes them on. It runs where they do, so that
+/// one wake-up from another thread is enough for all.
+struct Delivery {
+    own: Option<Outcome>,
+    others: Vec<(Sender, Outcome)>,
+}
+
+impl Delivery {
+    /// Sends outcomes to their callers.
+    fn send(mut outcomes: Vec<(Sender, Outcome)>) {
+        while let Some((sender, outcome)) = outcomes.pop() {
+            match sender.send(Self { own: Some(outcome), others: outcomes }) {
+                Ok(()) => return,
+                // The caller has gone, so another passes them on.
+                Err(mut unsent) => outcomes = std::mem::take(&mut unsent.others),
+            }
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        for (sender, outcome) in self.others.drain(..) {
+            let _ = sender.send(Self { own: Some(outcome), others: Vec::new() });
+        }
+    }
 }
 
 /// What readers know of the host, as of the last commit.
@@ -109,7 +146,8 @@ impl Handle {
             }
             Err(TrySendError::Disconnected(_)) => return Err(Code::Stopping.into()),
         }
-        receiver.await.unwrap_or_else(|_| Err(Code::Stopping.into()))
+        let outcome = receiver.await.ok().and_then(|mut delivery| delivery.own.take());
+        outcome.unwrap_or_else(|| Err(Code::Stopping.into()))
     }
 
     /// Ends the writer once everything queued before is done.
@@ -125,37 +163,38 @@ pub fn wall_clock() -> Time {
     Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-type Group = Vec<(oneshot::Sender<Outcome>, Request)>;
-
-/// A group that was decided.
+/// A round that was decided.
 struct Decided {
-    senders: Vec<oneshot::Sender<Outcome>>,
+    senders: Vec<Sender>,
     taken: Taken<usize>,
-    /// What it was decided over.
-    snapshot: Snapshot,
 }
 
 /// A commit, and what its callers get.
 struct Job {
     batch: Batch,
-    senders: Vec<oneshot::Sender<Outcome>>,
+    senders: Vec<Sender>,
     replies: Replies<usize>,
 }
 
 /// A thread that does one job at a time. It has ended when this was dropped.
 struct Committer {
-    jobs: Option<SyncSender<Job>>,
+    jobs: Option<SyncSender<Box<Job>>>,
     done: Receiver<Result<(), WriteError>>,
     thread: Option<JoinHandle<()>>,
+    /// What the job under way writes, for the next round to be decided over.
+    written: Option<Batch>,
+    /// How it ended, if that is known.
+    ended: Option<Result<(), WriteError>>,
 }
 
 impl Committer {
     fn new(store: &Arc<DiskStore>, commits: watch::Sender<u64>) -> std::io::Result<Self> {
-        let (jobs, receiver) = sync_channel::<Job>(1);
+        let (jobs, receiver) = sync_channel::<Box<Job>>(1);
         let (sender, done) = sync_channel(1);
         let store = Arc::clone(store);
         let thread = std::thread::Builder::new().name("committer".to_owned()).spawn(move || {
-            while let Ok(Job { batch, senders, replies }) = receiver.recv() {
+            while let Ok(job) = receiver.recv() {
+                let Job { batch, senders, replies } = *job;
                 let result = store.commit(batch);
                 let failed = result.as_ref().err().map(|error| failure(&error.reason));
                 if failed.is_none() {
@@ -167,24 +206,43 @@ impl Committer {
                 }
             }
         })?;
-        Ok(Self { jobs: Some(jobs), done, thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), done, thread: Some(thread), written: None, ended: None })
     }
 
-    /// Begins a job.
+    /// Begins a job, where none is under way.
     ///
     /// # Errors
     /// The job, if the thread has ended.
-    fn begin(&self, job: Job) -> Result<(), Job> {
-        match &self.jobs {
-            Some(jobs) => jobs.send(job).map_err(|unsent| unsent.0),
-            None => Err(job),
-        }
+    fn begin(&mut self, job: Box<Job>) -> Result<(), Box<Job>> {
+        let Some(jobs) = &self.jobs else { return Err(job) };
+        let written = job.batch.readable();
+        jobs.send(job).map_err(|unsent| unsent.0)?;
+        self.written = Some(written);
+        Ok(())
     }
 
-    /// Waits until the job is done.
-    fn end(&self) -> Result<(), WriteError> {
-        let broke_off = || WriteError { reason: "a commit broke off".to_owned() };
-        self.done.recv().unwrap_or_else(|_| Err(broke_off()))
+    /// Whether a job was begun of which it was not asked how it ended.
+    fn is_under_way(&self) -> bool {
+        self.written.is_some()
+    }
+
+    /// Whether it could do a job now, or within this time.
+    fn is_free_within(&mut self, time: StdDuration) -> bool {
+        if self.is_under_way() && self.ended.is_none() {
+            self.ended = match self.done.recv_timeout(time) {
+                Ok(done) => Some(done),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Err(broke_off())),
+            };
+        }
+        !self.is_under_way() || self.ended.is_some()
+    }
+
+    /// Waits until the job is done that is under way, if one is; how it ended.
+    fn end(&mut self) -> Option<Result<(), WriteError>> {
+        self.written.take()?;
+        let ended = self.ended.take();
+        Some(ended.unwrap_or_else(|| self.done.recv().unwrap_or_else(|_| Err(broke_off()))))
     }
 }
 
@@ -198,6 +256,54 @@ impl Drop for Committer {
     }
 }
 
+/// The requests of a round, as they come: those that wait, and others until the disk is free.
+struct Gathering<'a> {
+    first: Option<Message>,
+    queue: &'a Receiver<Message>,
+    committer: &'a mut Committer,
+    began: Instant,
+    senders: Vec<Sender>,
+    stopping: bool,
+}
+
+impl Gathering<'_> {
+    fn is_over(&mut self) -> bool {
+        self.stopping
+            || self.senders.len() >= ROUND_MAX
+            || self.began.elapsed() >= ROUND_TIME_MAX
+            || self.senders.len() >= ROUND_ENOUGH && self.committer.is_free_within(StdDuration::ZERO)
+    }
+}
+
+impl Iterator for Gathering<'_> {
+    type Item = (usize, Request);
+
+    fn next(&mut self) -> Option<(usize, Request)> {
+        let mut message = self.first.take();
+        while message.is_none() {
+            if self.is_over() {
+                return None;
+            }
+            message = match self.queue.try_recv() {
+                Ok(message) => Some(message),
+                Err(TryRecvError::Empty) if self.committer.is_free_within(LOOK_TIME) => return None,
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => Some(Message::Stop),
+            };
+        }
+        match message? {
+            Message::Request(request, sender) => {
+                self.senders.push(sender);
+                Some((self.senders.len() - 1, *request))
+            }
+            Message::Stop => {
+                self.stopping = true;
+                None
+            }
+        }
+    }
+}
+
 /// The writer's own state.
 pub struct Writer {
     store: Arc<DiskStore>,
@@ -207,9 +313,8 @@ pub struct Writer {
     queue: Receiver<Message>,
     /// What was taken from the queue to see whether anything waits there.
     next: Option<Message>,
+    stopping: bool,
     committer: Committer,
-    /// What is being committed, for the next group to be decided over.
-    committing: Option<Batch>,
     published: Arc<RwLock<Arc<Published>>>,
     tokens: Arc<RwLock<Tokens>>,
     commits: watch::Sender<u64>,
@@ -251,8 +356,8 @@ impl Writer {
             limits,
             queue: receiver,
             next: None,
+            stopping: false,
             committer,
-            committing: None,
             published,
             tokens,
             commits,
@@ -264,29 +369,31 @@ impl Writer {
     /// Serves until it is stopped.
     pub fn run(mut self) {
         // Deadlines that came due while the daemon was down are sealed before the first request.
-        self.round(Vec::new());
+        self.round(None);
+        while !self.stopping {
+            let first = self.wait();
+            self.round(first);
+        }
+        self.end_committing();
+        self.refuse_the_rest();
+    }
+
+    /// Waits for a message, or until something has come due.
+    fn wait(&mut self) -> Option<Message> {
+        if let Some(message) = self.next.take() {
+            return Some(message);
+        }
         loop {
-            let mut group = Vec::new();
-            let mut stop = match self.next.take() {
-                Some(message) => collect(message, &mut group),
-                None => {
-                    self.end_committing();
-                    match self.queue.recv_timeout(self.idle_time()) {
-                        Ok(message) => collect(message, &mut group),
-                        Err(RecvTimeoutError::Timeout) => false,
-                        Err(RecvTimeoutError::Disconnected) => return,
+            let time = if self.committer.is_under_way() { LOOK_TIME } else { self.idle_time() };
+            match self.queue.recv_timeout(time) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Disconnected) => return Some(Message::Stop),
+                Err(RecvTimeoutError::Timeout) if !self.committer.is_under_way() => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.committer.is_free_within(StdDuration::ZERO) {
+                        self.end_committing();
                     }
                 }
-            };
-            while !stop && group.len() < GROUP_MAX {
-                let Ok(message) = self.queue.try_recv() else { break };
-                stop = collect(message, &mut group);
-            }
-            self.round(group);
-            if stop {
-                self.end_committing();
-                self.refuse_the_rest();
-                return;
             }
         }
     }
@@ -300,10 +407,9 @@ impl Writer {
     }
 
     fn refuse_the_rest(&mut self) {
-        let next = self.next.take();
-        for message in next.into_iter().chain(self.queue.try_iter()) {
+        for message in self.next.take().into_iter().chain(self.queue.try_iter()) {
             if let Message::Request(_, sender) = message {
-                let _ = sender.send(Err(Code::Stopping.into()));
+                Delivery::send(vec![(sender, Err(Code::Stopping.into()))]);
             }
         }
     }
@@ -319,28 +425,26 @@ impl Writer {
         StdDuration::from_millis(wait.clamp(1, 60_000))
     }
 
-    /// Decides a group, and commits it or, if others are waiting, begins to; its replies follow.
-    fn round(&mut self, group: Group) {
-        let Some(Decided { senders, taken, snapshot }) = self.decide(group) else { return };
+    /// Decides a round of requests, and commits it or, if there is more to do, begins to; its replies follow. Without a first
+    /// request it does what has come due.
+    fn round(&mut self, first: Option<Message>) {
+        let Some(Decided { senders, taken }) = self.decide(first) else { return };
+        let is_busy = self.committer.is_under_way() || self.is_awaited();
         // No commit begins before the one before it is done.
         self.end_committing();
         let Taken { batch, changes_host, replies } = taken;
         if self.failed.is_some() || batch.is_empty() {
             return self.end_round(senders, replies, self.failed.is_none());
         }
-        // What changes the host is told when the host has changed, and long texts are not held twice.
         let length: usize = batch.content.values().map(|(_, bytes)| bytes.len()).sum();
-        drop(snapshot);
-        let job = Job { batch, senders, replies };
-        let job = if !changes_host && length <= AHEAD_BYTES_MAX && self.is_awaited() {
-            let written = job.batch.readable();
-            match self.committer.begin(job) {
-                Ok(()) => return self.committing = Some(written),
+        let mut job = Box::new(Job { batch, senders, replies });
+        // What changes the host is told when the host has changed, and long texts are not held twice.
+        if is_busy && !changes_host && length <= AHEAD_BYTES_MAX {
+            job = match self.committer.begin(job) {
+                Ok(()) => return,
                 Err(job) => job,
-            }
-        } else {
-            job
-        };
+            };
+        }
         let done = self.store.commit(job.batch);
         if done.is_ok() {
             self.commits.send_modify(|count| *count += 1);
@@ -349,61 +453,60 @@ impl Writer {
         self.end_round(job.senders, job.replies, committed);
     }
 
-    /// Decides a group over what is committed and what is being committed. Nothing if it came to nothing, and its callers
+    /// Decides a round over what is committed and what is being committed. Nothing if it came to nothing, and its callers
     /// know.
-    fn decide(&mut self, group: Group) -> Option<Decided> {
+    fn decide(&mut self, first: Option<Message>) -> Option<Decided> {
         if self.failed.is_none() {
             match self.store.snapshot() {
-                Ok(snapshot) => return self.decide_over(snapshot, group),
+                Ok(snapshot) => return self.decide_over(&snapshot, first),
                 Err(error) => self.fail(&error.reason),
             }
         }
         self.end_committing();
-        let reason = self.failed?;
-        for (sender, _) in group {
-            let _ = sender.send(Err(not_sealing(reason)));
+        match first? {
+            Message::Request(_, sender) => Delivery::send(vec![(sender, Err(not_sealing(self.failed?)))]),
+            Message::Stop => self.stopping = true,
         }
         None
     }
 
-    fn decide_over(&mut self, snapshot: Snapshot, group: Group) -> Option<Decided> {
-        let (senders, requests): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-        let requests = requests.into_iter().enumerate().collect();
+    fn decide_over(&mut self, snapshot: &Snapshot, first: Option<Message>) -> Option<Decided> {
         // The snapshot may hold what is being committed, or not yet; over it, it reads the same.
-        let written = self.committing.as_mut().map(std::mem::take);
-        let state = Overlay::with(&snapshot, written.unwrap_or_default());
-        // A defect in the host must not take the daemon with it: the group gets an error, and the host begins anew from
-        // what is committed.
-        let Ok(taken) = catch_unwind(AssertUnwindSafe(|| self.host.take(&state, wall_clock(), requests))) else {
-            tracing::error!("a group of requests failed; nothing of it was committed");
+        let written = self.committer.written.as_mut().map(std::mem::take);
+        let state = Overlay::with(snapshot, written.unwrap_or_default());
+        let (queue, committer) = (&self.queue, &mut self.committer);
+        let (began, senders) = (Instant::now(), Vec::new());
+        let mut requests = Gathering { first, queue, committer, began, senders, stopping: false };
+        // A defect in the host must not take the daemon with it: the round gets an error, and the host begins anew from what
+        // is committed.
+        let host = &mut self.host;
+        let taken = catch_unwind(AssertUnwindSafe(|| host.take(&state, wall_clock(), &mut requests)));
+        let Gathering { senders, stopping, .. } = requests;
+        self.stopping = stopping;
+        let Ok(taken) = taken else {
+            tracing::error!("a round of requests failed; nothing of it was committed");
             self.end_committing();
             self.begin_anew();
-            for sender in senders {
-                let _ = sender.send(Err(internal()));
-            }
+            Delivery::send(senders.into_iter().map(|sender| (sender, Err(internal()))).collect());
             return None;
         };
         for trouble in self.host.take_troubles() {
             tracing::error!(reason = trouble.reason, "something in the store cannot be read; see ledger_verify");
         }
-        Some(Decided { senders, taken, snapshot })
+        Some(Decided { senders, taken })
     }
 
     /// Waits for the commit that is under way, if there is one.
     fn end_committing(&mut self) {
-        if self.committing.take().is_some() {
-            let done = self.committer.end();
-            if self.committed(done) {
-                self.host.committed(true);
-                self.publish();
-            } else {
-                self.host.committed(false);
-            }
+        if let Some(done) = self.committer.end() {
+            let committed = self.committed(done);
+            self.host.committed(committed);
+            self.publish();
         }
     }
 
     /// Ends a round that no other thread commits, and tells its callers what came of it.
-    fn end_round(&mut self, senders: Vec<oneshot::Sender<Outcome>>, replies: Replies<usize>, committed: bool) {
+    fn end_round(&mut self, senders: Vec<Sender>, replies: Replies<usize>, committed: bool) {
         self.host.committed(committed);
         self.publish();
         let failed = self.failed.filter(|_| !committed);
@@ -472,6 +575,11 @@ impl Writer {
     }
 }
 
+/// The committer's thread is gone.
+fn broke_off() -> WriteError {
+    WriteError { reason: "a commit broke off".to_owned() }
+}
+
 /// Why nothing is written any more, as it is shown.
 fn failure(reason: &str) -> &'static str {
     if reason.starts_with(kwoon_store::DISK_FULL) { "disk_full" } else { "store_failed" }
@@ -479,35 +587,26 @@ fn failure(reason: &str) -> &'static str {
 
 /// Gives each of a round's callers its reply: as decided, or why it was not committed.
 fn hand_out(
-    senders: Vec<oneshot::Sender<Outcome>>,
+    senders: Vec<Sender>,
     replies: Replies<usize>,
     failed: Option<&'static str>,
     finish: impl Fn(Answer) -> Answer,
 ) {
     let mut replies: BTreeMap<usize, Outcome> = replies.given(failed.is_none()).into_iter().collect();
-    for (slot, sender) in senders.into_iter().enumerate() {
+    let outcomes = senders.into_iter().enumerate().map(|(slot, sender)| {
         let reply = match (replies.remove(&slot), failed) {
             // It is not known what the disk holds; the same key tells once the daemon runs again.
             (_, Some(reason)) => Err(not_sealing(reason)),
             (Some(reply), None) => reply,
             (None, None) => Err(internal()),
         };
-        let _ = sender.send(reply.map(&finish));
-    }
+        (sender, reply.map(&finish))
+    });
+    Delivery::send(outcomes.collect());
 }
 
 fn not_sealing(reason: &'static str) -> Refusal {
     Refusal::from(Code::NotSealing).with("reason", Detail::Word(reason))
-}
-
-fn collect(message: Message, group: &mut Group) -> bool {
-    match message {
-        Message::Request(request, sender) => {
-            group.push((sender, *request));
-            false
-        }
-        Message::Stop => true,
-    }
 }
 
 /// The keys of this home whose agents are here. A crash between writing an instance's keys and committing its identity

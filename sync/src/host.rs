@@ -183,13 +183,18 @@ impl Host {
         })
     }
 
-    /// Takes a group of requests: decides them in this order, after the deadlines that have come, and says what is to be
-    /// committed. With no requests it does what is due. `read` is the state with what the round before wrote, whether or
-    /// not that is committed yet.
+    /// Takes requests for as long as there are any: decides them in this order, after the deadlines that have come, and says
+    /// what is to be committed. With no requests it does what is due. `read` is the state with what the round before wrote,
+    /// whether or not that is committed yet.
     ///
     /// # Panics
     /// If two rounds were not ended by [`Host::committed`].
-    pub fn take<T>(&mut self, read: &dyn Read, now: Time, requests: Vec<(T, Request)>) -> Taken<T> {
+    pub fn take<T>(
+        &mut self,
+        read: &dyn Read,
+        now: Time,
+        requests: impl IntoIterator<Item = (T, Request)>,
+    ) -> Taken<T> {
         assert!(self.rounds.len() < 2, "a round is ended before the second after it begins");
         let keyring = Arc::clone(&self.keyring);
         let limits = Arc::clone(&self.limits);
@@ -197,7 +202,7 @@ impl Host {
         let mut round = Round::new(read, &keyring, &limits, &mut self.rates, self.guard, now);
         let expired = if sealing.is_ok() { round.sequencer.expire(EXPIRIES_PER_ROUND) } else { Ok(Vec::new()) };
         let mut troubles = Vec::new();
-        let mut replies = Vec::with_capacity(requests.len());
+        let mut replies = Vec::new();
         for (ticket, request) in requests {
             let reply = match &expired {
                 Ok(_) => round.answer(request),

@@ -62,7 +62,7 @@ impl StorageBackend for Disk {
 }
 
 /// Requests of which, whatever the first group takes, more are left than the second can take.
-const CROWD: usize = 2 * GROUP_MAX + 40;
+const CROWD: usize = 2 * ROUND_MAX + 40;
 
 /// A writer at work over a disk with a gate.
 struct At {
