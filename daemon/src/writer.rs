@@ -23,6 +23,7 @@ use kwoon_sync::answer::{Answer, Secret, internal};
 use kwoon_sync::host::{Guard, Host, Replies, Request, Taken};
 use kwoon_sync::keyring::Keyring;
 use kwoon_sync::view::Caller;
+use tokio::runtime::Handle as Runtime;
 use tokio::sync::{oneshot, watch};
 
 use crate::tokens::Tokens;
@@ -50,33 +51,45 @@ enum Message {
     Stop,
 }
 
-type Sender = oneshot::Sender<Delivery>;
+type Sender = oneshot::Sender<Outcome>;
 
-/// The outcome of a request, and those of others: the caller that it reaches passes them on. It runs where they do, so that
-/// one wake-up from another thread is enough for all.
-struct Delivery {
-    own: Option<Outcome>,
-    others: Vec<(Sender, Outcome)>,
-}
+/// The way of outcomes to their callers. Where these run on a runtime, one wake-up from another thread is enough for all.
+#[derive(Clone)]
+struct Delivery(Option<Runtime>);
 
 impl Delivery {
-    /// Sends outcomes to their callers.
-    fn send(mut outcomes: Vec<(Sender, Outcome)>) {
-        while let Some((sender, outcome)) = outcomes.pop() {
-            match sender.send(Self { own: Some(outcome), others: outcomes }) {
-                Ok(()) => return,
-                // The caller has gone, so another passes them on.
-                Err(mut unsent) => outcomes = std::mem::take(&mut unsent.others),
+    fn send(&self, outcomes: Vec<(Sender, Outcome)>) {
+        let send = |outcomes: Vec<(Sender, Outcome)>| {
+            for (sender, outcome) in outcomes {
+                // Who has gone can ask again.
+                let _ = sender.send(outcome);
             }
+        };
+        match &self.0 {
+            Some(runtime) if outcomes.len() > 1 => drop(runtime.spawn(async move { send(outcomes) })),
+            _ => send(outcomes),
         }
     }
-}
 
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        for (sender, outcome) in self.others.drain(..) {
-            let _ = sender.send(Self { own: Some(outcome), others: Vec::new() });
-        }
+    /// Gives each of a round's callers its reply: as decided, or why it was not committed.
+    fn hand_out(
+        &self,
+        senders: Vec<Sender>,
+        replies: Replies<usize>,
+        failed: Option<&'static str>,
+        finish: impl Fn(Answer) -> Answer,
+    ) {
+        let mut replies: BTreeMap<usize, Outcome> = replies.given(failed.is_none()).into_iter().collect();
+        let outcomes = senders.into_iter().enumerate().map(|(slot, sender)| {
+            let reply = match (replies.remove(&slot), failed) {
+                // It is not known what the disk holds; the same key tells once the daemon runs again.
+                (_, Some(reason)) => Err(not_sealing(reason)),
+                (Some(reply), None) => reply,
+                (None, None) => Err(internal()),
+            };
+            (sender, reply.map(&finish))
+        });
+        self.send(outcomes.collect());
     }
 }
 
@@ -146,8 +159,7 @@ impl Handle {
             }
             Err(TrySendError::Disconnected(_)) => return Err(Code::Stopping.into()),
         }
-        let outcome = receiver.await.ok().and_then(|mut delivery| delivery.own.take());
-        outcome.unwrap_or_else(|| Err(Code::Stopping.into()))
+        receiver.await.unwrap_or_else(|_| Err(Code::Stopping.into()))
     }
 
     /// Ends the writer once everything queued before is done.
@@ -188,7 +200,7 @@ struct Committer {
 }
 
 impl Committer {
-    fn new(store: &Arc<DiskStore>, commits: watch::Sender<u64>) -> std::io::Result<Self> {
+    fn new(store: &Arc<DiskStore>, commits: watch::Sender<u64>, delivery: Delivery) -> std::io::Result<Self> {
         let (jobs, receiver) = sync_channel::<Box<Job>>(1);
         let (sender, done) = sync_channel(1);
         let store = Arc::clone(store);
@@ -200,7 +212,7 @@ impl Committer {
                 if failed.is_none() {
                     commits.send_modify(|count| *count += 1);
                 }
-                hand_out(senders, replies, failed, |answer| answer);
+                delivery.hand_out(senders, replies, failed, |answer| answer);
                 if sender.send(result).is_err() {
                     return;
                 }
@@ -315,6 +327,7 @@ pub struct Writer {
     next: Option<Message>,
     stopping: bool,
     committer: Committer,
+    delivery: Delivery,
     published: Arc<RwLock<Arc<Published>>>,
     tokens: Arc<RwLock<Tokens>>,
     commits: watch::Sender<u64>,
@@ -348,7 +361,8 @@ impl Writer {
         })));
         let handle =
             Handle { queue, published: Arc::clone(&published), tokens: Arc::clone(&tokens), commits: watching };
-        let committer = Committer::new(&store, commits.clone())?;
+        let delivery = Delivery(Runtime::try_current().ok());
+        let committer = Committer::new(&store, commits.clone(), delivery.clone())?;
         let writer = Self {
             store,
             home,
@@ -358,6 +372,7 @@ impl Writer {
             next: None,
             stopping: false,
             committer,
+            delivery,
             published,
             tokens,
             commits,
@@ -409,7 +424,7 @@ impl Writer {
     fn refuse_the_rest(&mut self) {
         for message in self.next.take().into_iter().chain(self.queue.try_iter()) {
             if let Message::Request(_, sender) = message {
-                Delivery::send(vec![(sender, Err(Code::Stopping.into()))]);
+                self.delivery.send(vec![(sender, Err(Code::Stopping.into()))]);
             }
         }
     }
@@ -464,7 +479,7 @@ impl Writer {
         }
         self.end_committing();
         match first? {
-            Message::Request(_, sender) => Delivery::send(vec![(sender, Err(not_sealing(self.failed?)))]),
+            Message::Request(_, sender) => self.delivery.send(vec![(sender, Err(not_sealing(self.failed?)))]),
             Message::Stop => self.stopping = true,
         }
         None
@@ -487,7 +502,7 @@ impl Writer {
             tracing::error!("a round of requests failed; nothing of it was committed");
             self.end_committing();
             self.begin_anew();
-            Delivery::send(senders.into_iter().map(|sender| (sender, Err(internal()))).collect());
+            self.delivery.send(senders.into_iter().map(|sender| (sender, Err(internal()))).collect());
             return None;
         };
         for trouble in self.host.take_troubles() {
@@ -510,7 +525,7 @@ impl Writer {
         self.host.committed(committed);
         self.publish();
         let failed = self.failed.filter(|_| !committed);
-        hand_out(senders, replies, failed, |answer| self.with_token(answer));
+        self.delivery.hand_out(senders, replies, failed, |answer| self.with_token(answer));
     }
 
     /// Whether a commit was made. If not, nothing more is.
@@ -583,26 +598,6 @@ fn broke_off() -> WriteError {
 /// Why nothing is written any more, as it is shown.
 fn failure(reason: &str) -> &'static str {
     if reason.starts_with(kwoon_store::DISK_FULL) { "disk_full" } else { "store_failed" }
-}
-
-/// Gives each of a round's callers its reply: as decided, or why it was not committed.
-fn hand_out(
-    senders: Vec<Sender>,
-    replies: Replies<usize>,
-    failed: Option<&'static str>,
-    finish: impl Fn(Answer) -> Answer,
-) {
-    let mut replies: BTreeMap<usize, Outcome> = replies.given(failed.is_none()).into_iter().collect();
-    let outcomes = senders.into_iter().enumerate().map(|(slot, sender)| {
-        let reply = match (replies.remove(&slot), failed) {
-            // It is not known what the disk holds; the same key tells once the daemon runs again.
-            (_, Some(reason)) => Err(not_sealing(reason)),
-            (Some(reply), None) => reply,
-            (None, None) => Err(internal()),
-        };
-        (sender, reply.map(&finish))
-    });
-    Delivery::send(outcomes.collect());
 }
 
 fn not_sealing(reason: &'static str) -> Refusal {

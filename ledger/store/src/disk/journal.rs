@@ -25,6 +25,8 @@ const SETTLED: u64 = 0;
 /// How long the journal gets, in bytes, unless said otherwise. As much may have to be read at the next open, and lies in
 /// memory.
 pub const JOURNAL_BYTES_DEFAULT: usize = 8 << 20;
+/// A commit that would take more than this part of the journal goes into the tables at once.
+const LARGE: usize = 8;
 /// Rows that a commit settles at least, if any are to be settled.
 const STEP_ROWS_MIN: usize = 32;
 
@@ -212,16 +214,16 @@ impl Recent {
         self.last == self.settled
     }
 
-    /// Adds a commit and writes it into the journal, and settles some rows of earlier ones if it is time to. A commit that
-    /// would fill a good part of the journal goes into the tables, with all before it.
+    /// Adds a commit and writes it into the journal, and settles some rows of earlier ones if it is time to. A large
+    /// commit goes into the tables, with all before it.
     pub(super) fn commit(&mut self, transaction: &WriteTransaction, rows: Rows) -> Result<(), Fault> {
         let bytes = rows.encode();
-        // One half is being settled while the other fills.
-        let half = self.bytes_max / 2;
-        if bytes.len() > half {
+        if bytes.len() > self.bytes_max / LARGE {
             self.add(rows, bytes.len());
             return self.settle(transaction);
         }
+        // One half is being settled while the other fills.
+        let half = self.bytes_max / 2;
         if self.bytes + bytes.len() > half {
             self.settle_some(transaction, usize::MAX)?;
             self.begin_to_settle();
