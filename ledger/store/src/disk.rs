@@ -84,8 +84,8 @@ pub struct DiskStore {
     layer: Arc<dyn FileLayer>,
     /// What was committed and lies in no table yet. Held for as long as it takes to clone or set it.
     recent: Mutex<Recent>,
-    /// A commit that no row of the tables is later than. Set before a transaction that writes later rows is committed.
-    reached: AtomicU64,
+    /// The last commit of which rows were being settled. Set before a transaction that settles some is committed.
+    settling: AtomicU64,
     /// Set when a commit has begun, cleared when it is known to be done. Held by the one that writes.
     unknown: Mutex<bool>,
     /// Last, so that it is released after the store's own file.
@@ -172,7 +172,7 @@ impl DiskStore {
             home: home.to_owned(),
             layer,
             // Whatever rows a crash left in the tables, every snapshot from now on is later.
-            reached: AtomicU64::new(0),
+            settling: AtomicU64::new(0),
             recent: Mutex::new(recent),
             unknown: Mutex::new(false),
             _lock: lock,
@@ -300,8 +300,8 @@ impl DiskStore {
         let transaction = self.live.begin_read()?;
         let parts = Contained::new(Parts { tables: [const { OnceLock::new() }; SLOTS], transaction });
         // Read after the transaction has begun: what it can see was announced before.
-        let reached = self.reached.load(Ordering::SeqCst);
-        if !self.live.watch.contain(|| recent.lies_over(&parts.transaction, reached))? {
+        let settling = self.settling.load(Ordering::SeqCst);
+        if !self.live.watch.contain(|| recent.lies_over(&parts.transaction, settling))? {
             return Ok(None);
         }
         Ok(Some(Snapshot { recent, parts, watch: self.live.watch.clone(), files: Arc::clone(&self.files) }))
@@ -379,7 +379,7 @@ impl Store for DiskStore {
             self.write_files(&batch)?;
             self.transact(|transaction| {
                 recent.commit(transaction, Rows::of(batch))?;
-                self.reached.store(recent.reached(), Ordering::SeqCst);
+                self.settling.fetch_max(recent.settling().unwrap_or(0), Ordering::SeqCst);
                 Ok(())
             })
         })

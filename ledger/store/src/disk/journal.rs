@@ -183,15 +183,15 @@ impl Recent {
         self.bytes += bytes;
     }
 
-    /// Whether a state of the tables is one that these commits lie over: `reached` is a commit that no row of the tables
-    /// is later than.
-    pub(super) fn lies_over(&self, transaction: &ReadTransaction, reached: u64) -> Result<bool, Fault> {
-        Ok(reached <= self.last && settled(transaction)? == self.settled)
+    /// Whether these commits over a state of the tables give the state after the last of them: no row of the tables may be
+    /// of a later commit. `settling` is the last commit of which rows were being settled, so far.
+    pub(super) fn lies_over(&self, transaction: &ReadTransaction, settling: u64) -> Result<bool, Fault> {
+        Ok(settling <= self.last && (self.settled..=self.last).contains(&settled(transaction)?))
     }
 
-    /// A commit that no row of the tables is later than.
-    pub(super) fn reached(&self) -> u64 {
-        self.settling.as_ref().map_or(self.settled, |settling| settling.last)
+    /// The last commit of which rows are being settled, if any are.
+    pub(super) fn settling(&self) -> Option<u64> {
+        self.settling.as_ref().map(|settling| settling.last)
     }
 
     /// Whether it grew beyond its bound, because settlements were begun again and again and never came to their end.

@@ -202,7 +202,7 @@ fn rows_are_settled_little_by_little_and_a_crash_in_the_middle_changes_nothing()
         let before = store.recent();
         store.commit(numbered(n)).unwrap();
         let after = store.recent();
-        partly += u32::from(after.reached() > before.reached());
+        partly += u32::from(after.settling() > before.settling());
         done += u32::from(after.is_settled_further_than(&before));
         // First too often for any settlement to come to its end.
         if n % if n < 700 { 7 } else { 61 } == 0 {
