@@ -1,8 +1,10 @@
 //! Rebuilding a store's derived table from its primary ones (L1.1). What follows from what is the ledger's to say; here
 //! it is carried out a step at a time, so that a crash in between leaves no table that looks whole.
 
+use std::sync::mpsc::{SyncSender, sync_channel};
+
 use kwoon_ledger::rebuild::{Rebuild, RebuildError as StepError};
-use kwoon_ledger::storage::{Read, Store, Table, WriteError};
+use kwoon_ledger::storage::{Batch, Overlay, Read, Store, Table, WriteError};
 
 use crate::disk::DiskStore;
 use crate::memory::MemoryStore;
@@ -52,27 +54,51 @@ impl Rebuildable for MemoryStore {
     }
 }
 
-/// Drops the derived table and rebuilds it. Nothing else may read or write the store meanwhile. If the process dies, or
-/// this fails, a marker stays in the store by which the next open begins again.
+/// Drops the derived table and rebuilds it; while one step is committed, the next is taken. Nothing else may read or write
+/// the store meanwhile. If the process dies, or this fails, a marker stays in the store by which the next open begins again.
 ///
 /// # Errors
 /// See [`RebuildError`].
-pub fn rebuild(store: &impl Rebuildable) -> Result<RebuildReport, RebuildError> {
+pub fn rebuild(store: &(impl Rebuildable + Sync)) -> Result<RebuildReport, RebuildError> {
     store.begin_rebuild()?;
     let mut rebuild = Rebuild::new();
-    while !rebuild.is_done() {
-        let snapshot = store.snapshot().map_err(StepError::from)?;
-        let mut batch = rebuild.step(&snapshot)?;
-        if rebuild.is_done() {
-            batch.rows.insert((Table::Meta, UNDER_WAY.to_vec()), None);
-        }
-        store.commit(batch)?;
-    }
+    std::thread::scope(|scope| {
+        // Without room: whoever sends waits until the batch before is committed.
+        let (batches, receiver) = sync_channel::<Batch>(0);
+        let committing = scope.spawn(move || receiver.into_iter().try_for_each(|batch| store.commit(batch)));
+        let taken = take_steps(store, &mut rebuild, &batches);
+        drop(batches);
+        // If a commit failed, that is why no more could be sent.
+        let committed = committing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        committed.map_err(RebuildError::from).and(taken)
+    })?;
     Ok(RebuildReport { facts: rebuild.facts(), outcomes: rebuild.outcomes() })
 }
 
+/// Takes all steps, and sends what each gives to be committed.
+fn take_steps(
+    store: &impl Rebuildable,
+    rebuild: &mut Rebuild,
+    batches: &SyncSender<Batch>,
+) -> Result<(), RebuildError> {
+    let mut before = Batch::default();
+    while !rebuild.is_done() {
+        let snapshot = store.snapshot().map_err(StepError::from)?;
+        // The step before may be committed by now, or not yet.
+        let mut batch = rebuild.step(&Overlay::with(&snapshot, before))?;
+        if rebuild.is_done() {
+            batch.rows.insert((Table::Meta, UNDER_WAY.to_vec()), None);
+        }
+        before = batch.readable();
+        if batches.send(batch).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Begins again a rebuild that a crash interrupted, if there is one.
-pub(crate) fn rebuild_if_interrupted(store: &impl Rebuildable) -> Result<Option<RebuildReport>, RebuildError> {
+pub(crate) fn rebuild_if_interrupted(store: &(impl Rebuildable + Sync)) -> Result<Option<RebuildReport>, RebuildError> {
     let snapshot = store.snapshot().map_err(StepError::from)?;
     let interrupted = snapshot.get(Table::Meta, UNDER_WAY).map_err(StepError::from)?.is_some();
     drop(snapshot);

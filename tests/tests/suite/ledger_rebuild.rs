@@ -1,8 +1,8 @@
 //! The state follows from the recorded facts and nothing else (L1).
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kwoon_keys::id::RequestId;
 use kwoon_keys::{Digest, Salt};
@@ -422,7 +422,7 @@ impl OnDisk {
 /// A store on disk that dies before a commit.
 struct Dying {
     store: DiskStore,
-    commits_left: Cell<usize>,
+    commits_left: AtomicUsize,
 }
 
 impl Store for Dying {
@@ -433,12 +433,10 @@ impl Store for Dying {
     }
 
     fn commit(&self, batch: Batch) -> Result<(), WriteError> {
-        match self.commits_left.get().checked_sub(1) {
-            Some(left) => {
-                self.commits_left.set(left);
-                self.store.commit(batch)
-            }
-            None => Err(WriteError { reason: "died".to_owned() }),
+        let left = |left: usize| left.checked_sub(1);
+        match self.commits_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left) {
+            Ok(_) => self.store.commit(batch),
+            Err(_) => Err(WriteError { reason: "died".to_owned() }),
         }
     }
 }
@@ -466,7 +464,7 @@ fn a_rebuild_that_a_crash_interrupted_is_begun_again_at_the_next_open() {
     let on_disk = OnDisk::with(long());
     let before = on_disk.rows();
     for commits in 0..3 {
-        let dying = Dying { store: on_disk.open(), commits_left: Cell::new(commits) };
+        let dying = Dying { store: on_disk.open(), commits_left: AtomicUsize::new(commits) };
         rebuild(&dying).unwrap_err();
         drop(dying);
         assert!(on_disk.rows() == before, "died after {commits} commits");

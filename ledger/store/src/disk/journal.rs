@@ -80,6 +80,22 @@ impl Rows {
         Self(rows.chain(contents).collect())
     }
 
+    /// How long the keys and values are.
+    fn length(&self) -> usize {
+        self.0.iter().map(|(_, key, value)| key.len() + value.as_ref().map_or(0, |value| value.len())).sum()
+    }
+
+    /// Writes the rows into their tables.
+    fn write(&self, transaction: &WriteTransaction) -> Result<(), Fault> {
+        for rows in self.0.chunk_by(|(one, ..), (other, ..)| one == other) {
+            let mut table = transaction.open_table(definition_of(rows[0].0))?;
+            for (_, key, value) in rows {
+                write(&mut table, key, value)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The rows as they lie in the journal: a list of lists of the slot's code, the key, and the value or null.
     fn encode(&self) -> Vec<u8> {
         let mut encoder = Encoder::new(Vec::new());
@@ -217,11 +233,14 @@ impl Recent {
     /// Adds a commit and writes it into the journal, and settles some rows of earlier ones if it is time to. A large
     /// commit goes into the tables, with all before it.
     pub(super) fn commit(&mut self, transaction: &WriteTransaction, rows: Rows) -> Result<(), Fault> {
-        let bytes = rows.encode();
-        if bytes.len() > self.bytes_max / LARGE {
-            self.add(rows, bytes.len());
-            return self.settle(transaction);
+        if rows.length() > self.bytes_max / LARGE {
+            self.settle(transaction)?;
+            self.last += 1;
+            self.settled = self.last;
+            make(transaction, self.settled)?;
+            return rows.write(transaction);
         }
+        let bytes = rows.encode();
         // One half is being settled while the other fills.
         let half = self.bytes_max / 2;
         if self.bytes + bytes.len() > half {
