@@ -17,8 +17,8 @@ use crate::log;
 use crate::replica::{self, FoldError};
 use crate::storage::{Batch, Order, Overlay, Read, ReadError, Table};
 
-/// Facts, or outcomes, of one step at most.
-const STEP_ROWS: usize = 1024;
+/// Facts, or outcomes, of one step at most, unless said otherwise.
+pub const STEP_ROWS: usize = 4096;
 /// Bytes of facts in one step, beside the last one.
 const STEP_BYTES: usize = 4 << 20;
 
@@ -41,8 +41,9 @@ pub enum RebuildError {
 }
 
 /// A rebuild under way.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rebuild {
+    step_rows: usize,
     facts: u64,
     outcomes: u64,
     last_outcome: Option<Vec<u8>>,
@@ -50,9 +51,13 @@ pub struct Rebuild {
 }
 
 impl Rebuild {
-    /// A rebuild of a store whose derived table is empty.
-    pub fn new() -> Self {
-        Self::default()
+    /// A rebuild of a store whose derived table is empty, in steps of at most so many facts, or outcomes.
+    ///
+    /// # Panics
+    /// If there are none in a step.
+    pub fn in_steps_of(step_rows: usize) -> Self {
+        assert!(step_rows > 0, "a step goes on");
+        Self { step_rows, facts: 0, outcomes: 0, last_outcome: None, done: false }
     }
 
     /// Facts folded so far.
@@ -77,7 +82,7 @@ impl Rebuild {
     /// If a fact does not fold or the store cannot be read; the derived table is then to be dropped.
     pub fn step(&mut self, read: &dyn Read) -> Result<Batch, RebuildError> {
         let mut overlay = Overlay::new(read);
-        let arrivals = log::arrivals(read, self.facts, STEP_ROWS)?;
+        let arrivals = log::arrivals(read, self.facts, self.step_rows)?;
         if arrivals.is_empty() {
             if log::next_arrival(read)? != self.facts {
                 return Err(ReadError::damaged("the order of arrival has an end missing").into());
@@ -107,8 +112,8 @@ impl Rebuild {
         if self.last_outcome.is_some() {
             from.push(0);
         }
-        let rows = overlay.range(Table::Outcomes, &from, &[0xff; 33], Order::Rising, STEP_ROWS)?;
-        self.done = rows.len() < STEP_ROWS;
+        let rows = overlay.range(Table::Outcomes, &from, &[0xff; 33], Order::Rising, self.step_rows)?;
+        self.done = rows.len() < self.step_rows;
         for (key, _) in rows {
             let request = key.as_slice().try_into().map_err(|_| ReadError::damaged("the key of an outcome"))?;
             index::set_receipt(overlay, &RequestId(Digest(request)));

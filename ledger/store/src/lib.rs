@@ -26,7 +26,7 @@ pub use error::{OpenError, TokenError};
 pub use fault::DISK_FULL;
 pub use home::{HOME_VERSION, Home, OpenMode, read_token};
 pub use memory::{MemorySnapshot, MemoryStore};
-pub use rebuild::{RebuildError, RebuildReport, Rebuildable, rebuild};
+pub use rebuild::{RebuildError, RebuildReport, Rebuildable, rebuild, rebuild_in_steps_of};
 
 /// The version of the tables this crate writes: 1 had no journal and no table of what is in quarantine.
 pub const STORE_VERSION: u32 = 2;

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use kwoon_ledger::rebuild::{Rebuild, RebuildError as StepError};
+use kwoon_ledger::rebuild::{Rebuild, RebuildError as StepError, STEP_ROWS};
 use kwoon_ledger::storage::{Batch, Overlay, Read, Store, Table, WriteError};
 
 use crate::disk::DiskStore;
@@ -60,8 +60,16 @@ impl Rebuildable for MemoryStore {
 /// # Errors
 /// See [`RebuildError`].
 pub fn rebuild(store: &(impl Rebuildable + Sync)) -> Result<RebuildReport, RebuildError> {
+    rebuild_in_steps_of(store, STEP_ROWS)
+}
+
+/// The same in steps of at most so many facts, each of which is a commit.
+///
+/// # Errors
+/// See [`RebuildError`].
+pub fn rebuild_in_steps_of(store: &(impl Rebuildable + Sync), step_rows: usize) -> Result<RebuildReport, RebuildError> {
     store.begin_rebuild()?;
-    let mut rebuild = Rebuild::new();
+    let mut rebuild = Rebuild::in_steps_of(step_rows);
     std::thread::scope(|scope| {
         // Without room: whoever sends waits until the batch before is committed.
         let (batches, receiver) = sync_channel::<Batch>(0);

@@ -143,7 +143,7 @@ fn edit_end(input: &mut Unstructured<'_>, bytes: &mut [u8]) -> arbitrary::Result
 /// A rebuild ends, with the derived table or with what is wrong.
 fn rebuild(primary: &Damaged<'_>) {
     let mut derived = Overlay::new(primary);
-    let mut rebuild = Rebuild::new();
+    let mut rebuild = Rebuild::in_steps_of(1024);
     while !rebuild.is_done() {
         let Ok(batch) = rebuild.step(&derived) else { return };
         derived.absorb(batch);

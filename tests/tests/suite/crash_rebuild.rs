@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use kwoon_ledger::storage::{Batch, Read, Store, Table};
 use kwoon_ledger::time::Duration;
-use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, OpenMode, Rebuildable as _, Sizes, rebuild};
+use kwoon_store::{
+    CACHE_BYTES_DEFAULT, DiskStore, Home, OpenMode, Rebuildable as _, Sizes, rebuild, rebuild_in_steps_of,
+};
 use kwoon_sync::operations::{ALL, Operation};
 use kwoon_tests::hall::Ground;
 use kwoon_tests::medium::{Medium, Survival};
@@ -16,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::crash::life::{Life, fresh};
 use crate::crash::{Noted, Run, contents, rounds, start, states};
-use crate::ledger_rebuild::{Rows, batch, long, rows_of};
+use crate::ledger_rebuild::{Rows, STEP, batch, long, rows_of};
 
 /// The ids of one kind that the script's answers hold.
 fn ids(field: &str) -> BTreeSet<&'static str> {
@@ -219,7 +221,7 @@ fn a_power_cut_at_any_sync_of_a_rebuild_is_made_good_by_the_next_start() {
     assert!(rows.keys().any(|(table, _)| *table == Table::Derived));
 
     let (recorder, store) = open(&dir.path().join("home"), &before);
-    rebuild(&store).unwrap();
+    rebuild_in_steps_of(&store, STEP).unwrap();
     store.close().unwrap();
     let events = std::mem::take(&mut recorder.tape().events);
     let (mut begun, mut again) = (0, 0);

@@ -1,7 +1,7 @@
 //! The state follows from the recorded facts and nothing else (L1).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kwoon_keys::id::RequestId;
@@ -11,7 +11,9 @@ use kwoon_ledger::replica::{self, FoldError};
 use kwoon_ledger::storage::{Batch, Order, Overlay, Read, ReadError, Row, Store, Table, WriteError};
 use kwoon_ledger::time::Duration;
 use kwoon_ledger::{index, log};
-use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, MemoryStore, OpenMode, Rebuildable, rebuild};
+use kwoon_store::{
+    CACHE_BYTES_DEFAULT, DiskStore, Home, MemoryStore, OpenMode, Rebuildable, rebuild, rebuild_in_steps_of,
+};
 use kwoon_sync::operations::ALL;
 use kwoon_tests::forge::Nothing;
 use kwoon_tests::{Agent, Hall, WITHOUT_RECEIPT, merge, owner, rule};
@@ -217,6 +219,9 @@ fn history(rounds: usize, mut after: impl FnMut(&mut Hall)) -> (Hall, World) {
     (hall, world)
 }
 
+/// Facts of one step where a rebuild is to take several.
+pub(crate) const STEP: usize = 500;
+
 /// The rows of one long history, made once for all tests that only read them.
 pub(crate) fn long() -> &'static Rows {
     static ROWS: OnceLock<Rows> = OnceLock::new();
@@ -228,7 +233,7 @@ pub(crate) fn long() -> &'static Rows {
         assert_eq!(missing, [""; 0], "the history has every operation in it");
         assert!(world.existing > 0, "a success without new effect is in it");
         let rows = hall.trace();
-        assert!(of_table(&rows, Table::Log).len() > 1024, "a rebuild takes several steps");
+        assert!(of_table(&rows, Table::Log).len() > 2 * STEP, "a rebuild takes several steps");
         rows
     })
 }
@@ -292,13 +297,13 @@ fn the_steps_of_a_rebuild_are_bounded_and_derive_only() {
     rule!(holds, "L1.1");
     let store = memory_store(long());
     Rebuildable::begin_rebuild(&store).unwrap();
-    let mut under_way = Rebuild::new();
+    let mut under_way = Rebuild::in_steps_of(STEP);
     let (mut steps, mut facts) = (0, 0);
     while !under_way.is_done() {
         let step = under_way.step(&store.snapshot().unwrap()).unwrap();
         assert!(step.rows.clone().into_iter().all(|((table, _), _)| table == Table::Derived));
         assert!(step.content.is_empty() && step.keys.is_empty());
-        assert!(under_way.facts() - facts <= 1024);
+        assert!(under_way.facts() - facts <= STEP as u64);
         facts = under_way.facts();
         steps += 1;
         store.commit(step).unwrap();
@@ -371,7 +376,7 @@ fn primary_tables_that_contradict_each_other_are_not_rebuilt_from() {
         changes.rows.values_mut().for_each(change);
         store.commit(changes).unwrap();
         Rebuildable::begin_rebuild(&store).unwrap();
-        let mut under_way = Rebuild::new();
+        let mut under_way = Rebuild::in_steps_of(STEP);
         loop {
             let step = match under_way.step(&store.snapshot().unwrap()) {
                 Ok(step) => step,
@@ -465,7 +470,7 @@ fn a_rebuild_that_a_crash_interrupted_is_begun_again_at_the_next_open() {
     let before = on_disk.rows();
     for commits in 0..3 {
         let dying = Dying { store: on_disk.open(), commits_left: AtomicUsize::new(commits) };
-        rebuild(&dying).unwrap_err();
+        rebuild_in_steps_of(&dying, STEP).unwrap_err();
         drop(dying);
         assert!(on_disk.rows() == before, "died after {commits} commits");
     }
@@ -588,5 +593,5 @@ fn a_store_that_cannot_be_read_is_no_reason_to_accept_or_reject_a_fact() {
     let fact = of_table(long(), Table::Log).into_values().next().unwrap();
     assert!(matches!(replica::fold(&mut overlay, 0, &fact), Err(FoldError::Unreadable(_))));
     assert!(overlay.batch.is_empty());
-    assert!(matches!(Rebuild::new().step(&Broken), Err(RebuildError::Unreadable(_))));
+    assert!(matches!(Rebuild::in_steps_of(STEP).step(&Broken), Err(RebuildError::Unreadable(_))));
 }
