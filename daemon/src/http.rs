@@ -35,7 +35,7 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 /// How long a body still comes that nobody waits for.
 const LINGER_TIME: Duration = Duration::from_secs(10);
 /// Reads that run at once.
-const READS_MAX: usize = 64;
+pub(crate) const READS_MAX: usize = 48;
 
 /// Turns that are waited for at once; one more is answered without waiting, so that connections are left for others.
 const WAITS_MAX: usize = 256;

@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 
 use crate::config::{self, ChoiceError, Choices, ConfigError, Options};
+use crate::http;
 use crate::service::{Service, connection};
 use crate::writer::StartError;
 
@@ -28,6 +29,8 @@ const CONNECTIONS_MAX: usize = 1024;
 const BACKLOG: u32 = 1024;
 /// Open files that are kept for the store, its content and the daemon itself, whatever connections there are.
 const FILES_RESERVED: u64 = 192;
+/// Threads for what may block and is no read: is it ready, is it stopped.
+const BLOCKING_BESIDE_READS: usize = 8;
 /// How long requests under way may take when the daemon stops.
 const STOP_TIME: Duration = Duration::from_secs(10);
 /// Longer paths do not fit the address of a Unix socket everywhere.
@@ -89,7 +92,9 @@ pub fn serve(options: Options) -> Result<(), ServeError> {
         let report = kwoon_store::rebuild(&*store)?;
         tracing::info!(facts = report.facts, "the derived table was made anew");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // Reads, and what else may block: a crowd of requests gets no more threads than may read at once.
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.max_blocking_threads(http::READS_MAX + BLOCKING_BESIDE_READS).enable_all().build()?;
     let served = runtime.block_on(run(&options, &home, &store, limits));
     runtime.shutdown_timeout(STOP_TIME);
     if let Ok(store) = Arc::try_unwrap(store)

@@ -8,18 +8,7 @@ use kwoon_sync::operations;
 use kwoon_tests::{Agent, Hall, effects, merge, owner, rule, text};
 use serde_json::{Value, json};
 
-use crate::replay::every_action;
-
-fn hall() -> (Hall, [Agent; 3], String) {
-    hall_with(Limits::DEFAULT)
-}
-
-fn hall_with(limits: Limits) -> (Hall, [Agent; 3], String) {
-    let mut hall = Hall::with_limits(limits);
-    let agents = [hall.agent("alice"), hall.agent("bob"), hall.agent("carol")];
-    let thread = hall.thread(&agents[0], &[&agents[1], &agents[2]]);
-    (hall, agents, thread)
-}
+use crate::replay::{every_action, hall, hall_with};
 
 // ------------------------------------------------------------------ L2: whole actions
 

@@ -8,11 +8,13 @@ use kwoon_sync::operations;
 use kwoon_tests::{Agent, Hall, WITHOUT_RECEIPT, merge, owner, rule, text};
 use serde_json::{Value, json};
 
-fn hall() -> (Hall, [Agent; 3], String) {
+/// Three agents in a thread.
+pub(crate) fn hall() -> (Hall, [Agent; 3], String) {
     hall_with(Limits::DEFAULT)
 }
 
-fn hall_with(limits: Limits) -> (Hall, [Agent; 3], String) {
+/// The same where only so much is allowed.
+pub(crate) fn hall_with(limits: Limits) -> (Hall, [Agent; 3], String) {
     let mut hall = Hall::with_limits(limits);
     let agents = [hall.agent("alice"), hall.agent("bob"), hall.agent("carol")];
     let thread = hall.thread(&agents[0], &[&agents[1], &agents[2]]);
