@@ -108,7 +108,7 @@ fn make<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T, FileStop
 /// What is wrong with a file, as a matter of the path that was given.
 fn unusable(error: &io::Error) -> Refusal {
     let expected = match error.kind() {
-        io::ErrorKind::AlreadyExists => "a file that is not there yet",
+        io::ErrorKind::AlreadyExists => "a path where nothing is yet",
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "a file or directory that is there",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "a file or directory that the daemon may use"

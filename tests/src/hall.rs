@@ -571,7 +571,7 @@ fn carry_out(
         FileStop::Io(error) => panic!("memory can be read and written: {error}"),
     };
     match (job.work, files.get(&path)) {
-        (FileWork::Export(_), Some(_)) => Err(Refusal::argument("path", "a file that is not there yet")),
+        (FileWork::Export(_), Some(_)) => Err(Refusal::argument("path", "a path where nothing is yet")),
         (FileWork::Export(export), None) => {
             let mut file = Vec::new();
             let answer = export.write(view, &mut file).map_err(stopped)?;

@@ -24,7 +24,7 @@ fn a_log_is_exported_to_a_new_file_and_found_sound_on_another_host() {
     assert_eq!((metadata.permissions().mode() & 0o777, &exported["bytes"]), (0o600, &json!(metadata.len())));
     let again = daemon.call(&owner, "object_export", &arguments);
     assert_eq!((again.status, again.code()), (400, "invalid_argument"));
-    assert_eq!(again.body["error"]["details"]["expected"], "a file that is not there yet");
+    assert_eq!(again.body["error"]["details"]["expected"], "a path where nothing is yet");
     let nowhere = json!({"object": alice, "path": directory.path().join("none/x")});
     let nowhere = daemon.call(&owner, "object_export", &nowhere);
     assert_eq!(nowhere.body["error"]["details"]["expected"], "a file or directory that is there");
