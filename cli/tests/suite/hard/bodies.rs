@@ -166,12 +166,13 @@ fn the_same_hard_input_over_and_over_leaves_nothing_behind() {
         let cut = last_request(&daemon, &alice, "memory_create", whole.as_bytes());
         assert_eq!(only(super::wire::send_and_end(&daemon, [&cut[..5 * MEBI]])).code(), "invalid_argument");
     };
-    // What the first rounds make for good is made; a body that is kept by each of the others would be seen.
+    // What the first rounds make for good is made, and the allocator keeps some of what was freed; the bodies of the others,
+    // 300 MiB, would be seen if they were kept.
     (0..3).for_each(|_| round());
     let before = watch.memory_kib();
     (0..10).for_each(|_| round());
     if let (Some(before), Some(after)) = (before, watch.memory_kib()) {
-        assert!(after < before + (32 << 10), "from {before} KiB to {after}");
+        assert!(after < before + (80 << 10), "from {before} KiB to {after}");
     }
     watch.assert_unchanged("over and over");
 }
