@@ -19,8 +19,9 @@ use kwoon_ledger::time::Duration;
 use kwoon_store::{MemoryStore, rebuild};
 use kwoon_tests::hall::key_of;
 use kwoon_tests::medium::{Medium, Survival};
-use kwoon_tests::recorder::Event;
+use kwoon_tests::recorder::{Event, Recorder};
 use kwoon_tests::{owner, rule};
+use redb::ReadableDatabase;
 use serde_json::{Value, json};
 
 use self::life::{Broken, Life, Note, State, fresh};
@@ -350,6 +351,24 @@ fn a_power_cut_after_a_kill_or_a_power_cut_is_no_worse() {
         });
     });
     println!("{} crashes after a crash", tried.into_inner());
+}
+
+#[test]
+fn the_run_settles_rows_between_its_starts_too() {
+    // By docs/format.md: the last commit that was settled, under 0 in the journal.
+    let settled = |point: &Point<'_>| {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Recorder::<()>::new(&dir.path().join("home"), point.medium.clone(), None);
+        let database = redb::Database::builder().create_with_backend(recorder).unwrap();
+        let transaction = database.begin_read().unwrap();
+        let journal = transaction.open_table(redb::TableDefinition::<u64, &[u8]>::new("journal")).unwrap();
+        let row = journal.get(0).unwrap().unwrap();
+        row.value().to_vec()
+    };
+    let mut all = BTreeSet::new();
+    Run::whole().each_point(|point| all.extend([settled(point)]));
+    println!("settled {} times", all.len());
+    assert!(all.len() > 5, "{all:?}");
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn begin(path: &Path, recorder: &Recorder<Note>) -> Result<(Home, DiskStore), St
     let home =
         Home::open_on(path, OpenMode::Existing, Arc::new(recorder.clone())).map_err(|error| error.to_string())?;
     // Small, so that rows are settled all along.
-    let sizes = Sizes { cache_bytes: 1 << 20, journal_bytes: 96 << 10 };
+    let sizes = Sizes { cache_bytes: 1 << 20, journal_bytes: 40 << 10 };
     let store = DiskStore::open_on(&home, recorder.clone(), sizes).map_err(|error| error.to_string())?;
     let snapshot = store.snapshot().unwrap();
     let known = known(&snapshot);
