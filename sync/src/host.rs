@@ -198,8 +198,11 @@ impl Host {
         assert!(self.rounds.len() < 2, "a round is ended before the second after it begins");
         let keyring = Arc::clone(&self.keyring);
         let limits = Arc::clone(&self.limits);
-        let sealing = self.guard.sealing(now);
-        let mut round = Round::new(read, &keyring, &limits, &mut self.rates, self.guard, now);
+        // A round that is not committed yet counts as well: this one is lost with it.
+        let recorded_before = self.rounds.iter().rev().find_map(|round| round.recorded).or(self.guard.last_time);
+        let guard = Guard { last_time: recorded_before, ..self.guard };
+        let sealing = guard.sealing(now);
+        let mut round = Round::new(read, &keyring, &limits, &mut self.rates, guard, now);
         let expired = if sealing.is_ok() { round.sequencer.expire(EXPIRIES_PER_ROUND) } else { Ok(Vec::new()) };
         let mut troubles = Vec::new();
         let mut replies = Vec::new();
@@ -232,11 +235,10 @@ impl Host {
             }
         };
         // The time is recorded with every commit, each minute, and when the owner confirms it.
-        let due = self.guard.last_time.is_none_or(|last| now.since(last) >= RECORD_INTERVAL);
+        let due = recorded_before.is_none_or(|last| now.since(last) >= RECORD_INTERVAL);
         let records = confirmed || sealing.is_ok() && (due || !batch.is_empty());
         // A clock that is a little behind must not get further behind by being recorded; only the owner sets it back.
-        let recorded =
-            records.then(|| if confirmed { now } else { self.guard.last_time.map_or(now, |last| last.max(now)) });
+        let recorded = records.then(|| if confirmed { now } else { recorded_before.map_or(now, |last| last.max(now)) });
         if let Some(time) = recorded {
             batch.rows.insert((Table::Meta, LAST_TIME.to_vec()), Some(time.0.to_be_bytes().to_vec()));
         }

@@ -175,10 +175,7 @@ impl<S: Ground> Hall<S> {
 
     /// Calls an operation; the envelope of the answer.
     pub fn call(&mut self, caller: &Agent, operation: &str, arguments: Value) -> Value {
-        match self.try_call(caller, operation, arguments) {
-            Ok(answer) => answer.json(),
-            Err(refusal) => refusal_json(&refusal),
-        }
+        envelope(self.try_call(caller, operation, arguments))
     }
 
     /// Calls an operation that must succeed; the envelope of the answer.
@@ -479,9 +476,7 @@ impl<S: Ground> Hall<S> {
         Request { caller: caller.caller, operation, arguments, entropy, trace_id: None, finding: None }
     }
 
-    /// Takes acting calls in one round, as a daemon does that they reach at the same time; the answers in their order.
-    /// Where the commit fails, nothing of the round is kept.
-    pub fn together(&mut self, calls: &[(&Agent, &str, Value)], commits: bool) -> Vec<Value> {
+    fn requests(&mut self, calls: &[(&Agent, &str, Value)]) -> Vec<((), Request)> {
         let mut requests = Vec::new();
         for (caller, operation, arguments) in calls {
             let operation = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
@@ -489,11 +484,32 @@ impl<S: Ground> Hall<S> {
             let arguments = argument::read(arguments.to_string().as_bytes()).expect("an object");
             requests.push(((), self.request(caller, operation, arguments)));
         }
+        requests
+    }
+
+    /// Takes acting calls in one round, as a daemon does that they reach at the same time; the answers in their order.
+    /// Where the commit fails, nothing of the round is kept.
+    pub fn together(&mut self, calls: &[(&Agent, &str, Value)], commits: bool) -> Vec<Value> {
+        let requests = self.requests(calls);
         let snapshot = self.snapshot();
         let taken = self.host.take(&snapshot, self.now, requests);
-        let replies = self.end(taken, commits).into_iter();
-        replies.map(|(_, reply)| reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())).collect()
+        self.end(taken, commits).into_iter().map(|(_, reply)| envelope(reply)).collect()
     }
+
+    /// Takes two rounds of one call each, the second when the first is decided and not committed yet, and `now` is what the
+    /// clock shows by then; the answers.
+    pub fn ahead(&mut self, first: (&Agent, &str, Value), now: Time, second: (&Agent, &str, Value)) -> [Value; 2] {
+        let (first, second) = (self.requests(&[first]), self.requests(&[second]));
+        let snapshot = self.snapshot();
+        let first = self.host.take(&snapshot, self.now, first);
+        self.now = now;
+        let second = self.host.take(&Overlay::with(&snapshot, first.batch.readable()), self.now, second);
+        [first, second].map(|taken| envelope(self.end(taken, true).pop().expect("one reply").1))
+    }
+}
+
+fn envelope(reply: Result<Answer, Refusal>) -> Value {
+    reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())
 }
 
 /// The effects of an answer's receipt, each as its kind and, where it has one, what ended or began and how.

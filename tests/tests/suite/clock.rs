@@ -115,6 +115,17 @@ fn assert_time_never_goes_back(hall: &mut Hall) {
 // ------------------------------------------------------------------ the guard
 
 #[test]
+fn a_clock_that_goes_back_a_little_is_not_recorded_behind_what_is_being_committed() {
+    let mut scene = scene();
+    let (said, also_said) = (scene.say("x"), scene.say("y"));
+    scene.hall.now = scene.hall.now.after(Duration(50));
+    let (later, back) = (scene.hall.now, Time(scene.hall.now.0 - 20));
+    let answers = scene.hall.ahead((&scene.bob, "entry_post", said), back, (&scene.alice, "entry_post", also_said));
+    assert!(answers.iter().all(|answer| answer["ok"] == true), "{answers:?}");
+    assert_eq!(scene.hall.recorded(), Some(later));
+}
+
+#[test]
 fn with_a_clock_that_jumped_no_operation_acts_and_every_receipt_is_given() {
     rule!(refused, "L4.3", "L2.2");
     rule!(holds, "L3.1");
