@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod admissions;
 mod assignments;
 mod clock;
 mod content;
