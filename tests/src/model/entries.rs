@@ -50,7 +50,7 @@ impl Model {
     }
 
     /// The entry that an argument names, by its number or by the action that posted it.
-    fn entry_named(&self, thread: usize, given: Arguments<'_>, name: &str) -> Option<usize> {
+    pub(super) fn entry_named(&self, thread: usize, given: Arguments<'_>, name: &str) -> Option<usize> {
         let number = match given.get(name)? {
             Value::String(action) => {
                 let made = &self.requests.get(place("act", action)?)?.done;

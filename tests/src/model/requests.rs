@@ -42,7 +42,7 @@ impl Model {
         }
         arguments::check_form(operation, arguments)?;
         let given = Arguments::of(arguments);
-        let (key, asked) = (given.own_text("idempotency_key"), arguments::asked(arguments));
+        let (key, asked) = (given.own_text("idempotency_key"), self.compared(given, arguments));
         if let Some(number) = self.used(caller, operation, key.as_deref()) {
             if self.requests[number].asked == asked {
                 return Ok(self.answer(number));
@@ -92,6 +92,20 @@ impl Model {
                 Err(code)
             }
         }
+    }
+
+    /// What is compared if the key comes again: an entry of the thread that is named is the same by action and by number.
+    fn compared(&self, given: Arguments<'_>, arguments: &Value) -> Value {
+        let mut asked = arguments::asked(arguments);
+        let Some(thread) = given.place("thread", "thr").filter(|thread| *thread < self.threads.len()) else {
+            return asked;
+        };
+        for name in ["entry", "reply_to"] {
+            if let Some(number) = self.entry_named(thread, given, name) {
+                asked[name] = json!(number);
+            }
+        }
+        asked
     }
 
     fn perform(&mut self, caller: Caller, operation: &str, given: Arguments<'_>) -> Result<Done, Code> {
