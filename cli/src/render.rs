@@ -132,7 +132,9 @@ impl<'a> Page<'a> {
     fn standing(&mut self, envelope: &Value) {
         match envelope["standing"].as_str() {
             Some("pending") => {
-                let line = self.context.style.bold("pending: made, and not sealed yet");
+                let line = self.context.style.bold(
+                    "pending: not sealed yet; it is kept, and will be sent to the host that decides as soon as that can be reached",
+                );
                 self.push(0, &line);
             }
             Some("overturned") => {

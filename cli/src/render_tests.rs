@@ -121,7 +121,7 @@ fn a_secret_stands_under_a_line_that_says_it_is_shown_once() {
     });
     assert_eq!(
         envelope(PLAIN, &answer),
-        "pending: made, and not sealed yet\n\
+        "pending: not sealed yet; it is kept, and will be sent to the host that decides as soon as that can be reached\n\
          thread  thr_a\n\
          ticket — this is shown once; keep it safe:\n\
          \x20 kwoonadm1\n"

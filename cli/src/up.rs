@@ -124,6 +124,10 @@ fn welcome(home: &Home, running: &Running, was_running: bool, agent: Option<&str
         "\nTry:\n  {acting} memory create --text \"What I want to remember\"\n  {acting} turn\n  {} agent create --name helper\n",
         program(home, None)
     ));
+    let program = program(home, None);
+    text.push_str(&format!(
+        "\nTo work with another host, run here: {program} peer ticket, and there: kwoon peer add --ticket TICKET\n"
+    ));
     visible::text(&text)
 }
 
@@ -332,6 +336,7 @@ mod tests {
         let running = Running { pid: 42, http: Some("127.0.0.1:7".to_owned()), host: None, socket: "/s".into() };
         let text = welcome(&home, &running, false, Some("ann"));
         assert!(text.contains("http://127.0.0.1:7") && text.contains("tokens"), "{text}");
+        assert_eq!(text.lines().filter(|line| line.contains(" peer ticket")).count(), 1, "{text}");
         let commands: Vec<_> = text.lines().filter(|line| line.starts_with("  kwoon")).collect();
         assert_eq!(commands.len(), 3, "{text}");
         for line in commands {

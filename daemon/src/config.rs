@@ -16,11 +16,11 @@ pub struct Options {
     pub home: PathBuf,
     /// Address of the HTTP interface. Port 0: one is picked once and kept.
     pub listen: Option<SocketAddr>,
-    /// Address for other hosts. Kept for when this host talks to others.
+    /// Address for other hosts. Port 0: one is picked once and kept.
     pub bind: Option<SocketAddr>,
-    /// `off`, `default` or the URL of a relay. Kept for when this host talks to others.
+    /// `off`, `default` or the URL of a relay.
     pub relay: Option<String>,
-    /// `off` or `mdns`. Kept for when this host talks to others.
+    /// `off` or `mdns`.
     pub discovery: Option<String>,
     /// Make the derived table anew from the logs before serving. Of this start only.
     pub rebuild: bool,
@@ -99,8 +99,10 @@ pub struct Choices {
     pub listen: SocketAddr,
     /// Whether that port was asked for: then another is never picked.
     pub listen_asked: bool,
-    /// Address for other hosts.
-    pub bind: String,
+    /// Address for other hosts, with the port that was picked.
+    pub bind: SocketAddr,
+    /// Whether that port was asked for: then another is never picked.
+    pub bind_asked: bool,
     /// Relay.
     pub relay: String,
     /// Discovery.
@@ -114,25 +116,45 @@ fn kept(read: &dyn Read, name: &str) -> Result<Option<String>, ReadError> {
     }
 }
 
+/// An address, given now or kept, and whether its port was asked for. A port that was picked once is used again, until
+/// another address or port is asked for.
+fn address(
+    given: Option<SocketAddr>,
+    kept: Option<SocketAddr>,
+    kept_asked: bool,
+    default: SocketAddr,
+) -> (SocketAddr, bool) {
+    match (given, kept) {
+        (Some(given), Some(kept)) if given.port() == 0 && given.ip() == kept.ip() => (kept, kept_asked),
+        (Some(given), _) => (given, given.port() != 0),
+        (None, Some(kept)) => (kept, kept_asked),
+        (None, None) => (default, false),
+    }
+}
+
 impl Choices {
     /// The choices of this start: what is given now, else what was kept, else the defaults.
     ///
     /// # Errors
     /// If the store cannot be read, or an option is not what it must be.
     pub fn of(options: &Options, read: &dyn Read) -> Result<Self, ChoiceError> {
-        let kept_listen = kept(read, "listen")?.and_then(|text| text.parse::<SocketAddr>().ok());
-        let kept_asked = kept(read, "listen_asked")?.as_deref() == Some("yes");
-        let (listen, listen_asked) = match (options.listen, kept_listen) {
-            (Some(given), _) if !given.ip().is_loopback() => {
-                let expected = "an address of this machine alone, such as 127.0.0.1:0: tokens go over it in the clear";
-                return Err(ConfigError::Option { name: "listen", expected }.into());
-            }
-            // A port that was picked once is used again, until another address or port is asked for.
-            (Some(given), Some(kept)) if given.port() == 0 && given.ip() == kept.ip() => (kept, kept_asked),
-            (Some(given), _) => (given, given.port() != 0),
-            (None, Some(kept)) => (kept, kept_asked),
-            (None, None) => (SocketAddr::from(([127, 0, 0, 1], 0)), false),
+        if options.listen.is_some_and(|given| !given.ip().is_loopback()) {
+            let expected = "an address of this machine alone, such as 127.0.0.1:0: tokens go over it in the clear";
+            return Err(ConfigError::Option { name: "listen", expected }.into());
+        }
+        let kept_address = |name: &str| Ok::<_, ReadError>(kept(read, name)?.and_then(|text| text.parse().ok()));
+        let kept_listen: Option<SocketAddr> = kept_address("listen")?;
+        let listen_kept_asked = kept(read, "listen_asked")?.as_deref() == Some("yes");
+        let any_loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (listen, listen_asked) = address(options.listen, kept_listen, listen_kept_asked, any_loopback);
+        let kept_bind: Option<SocketAddr> = kept_address("bind")?;
+        // Before ports were picked here, one that was kept was one that was asked for.
+        let bind_kept_asked = match kept(read, "bind_asked")? {
+            Some(asked) => asked == "yes",
+            None => kept_bind.is_some_and(|bind| bind.port() != 0),
         };
+        let any = SocketAddr::from(([0, 0, 0, 0], 0));
+        let (bind, bind_asked) = address(options.bind, kept_bind, bind_kept_asked, any);
         if let Some(relay) = &options.relay
             && !(relay == "off" || relay == "default" || relay.starts_with("http"))
         {
@@ -152,7 +174,8 @@ impl Choices {
         Ok(Self {
             listen,
             listen_asked,
-            bind: text(options.bind.map(|bind| bind.to_string()), "bind", "0.0.0.0:0")?,
+            bind,
+            bind_asked,
             relay: text(options.relay.clone(), "relay", "off")?,
             discovery: text(options.discovery.clone(), "discovery", "mdns")?,
         })
@@ -164,7 +187,8 @@ impl Choices {
         let rows = [
             ("listen", self.listen.to_string()),
             ("listen_asked", if self.listen_asked { "yes" } else { "no" }.to_owned()),
-            ("bind", self.bind.clone()),
+            ("bind", self.bind.to_string()),
+            ("bind_asked", if self.bind_asked { "yes" } else { "no" }.to_owned()),
             ("relay", self.relay.clone()),
             ("discovery", self.discovery.clone()),
         ];
@@ -189,6 +213,18 @@ pub enum ChoiceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_that_was_picked_is_used_again_until_another_is_asked_for() {
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let (any, picked, asked) = (at("0.0.0.0:0"), at("0.0.0.0:4433"), at("0.0.0.0:7"));
+        assert_eq!(address(None, None, false, any), (any, false));
+        assert_eq!(address(None, Some(picked), false, any), (picked, false));
+        assert_eq!(address(Some(any), Some(picked), false, any), (picked, false));
+        assert_eq!(address(Some(asked), Some(picked), false, any), (asked, true));
+        assert_eq!(address(None, Some(asked), true, any), (asked, true));
+        assert_eq!(address(Some(at("127.0.0.1:0")), Some(picked), false, any), (at("127.0.0.1:0"), false));
+    }
 
     #[test]
     fn limits_are_read_and_wrong_ones_are_named() {

@@ -1,5 +1,7 @@
 //! The HTTP interface: `POST /v1/<operation>`, on loopback TCP and on the Unix socket.
 
+mod wait;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,13 +16,13 @@ use http_body_util::BodyExt;
 use kwoon_ledger::refusal::{Code, Refusal, Stop};
 use kwoon_ledger::storage::Store;
 use kwoon_store::DiskStore;
-use kwoon_sync::answer::{Answer, internal, refusal_json};
+use kwoon_sync::answer::{Answer, Standing, internal, refusal_json};
 use kwoon_sync::argument::{self, Arguments, WaitMs};
 use kwoon_sync::check::Finding;
 use kwoon_sync::control::{take_as, take_control};
 use kwoon_sync::host::Request;
 use kwoon_sync::operations::{self, Operation};
-use kwoon_sync::view::{Caller, StoreFigures, View};
+use kwoon_sync::view::{Around, Caller, StoreFigures, View};
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -37,7 +39,8 @@ const LINGER_TIME: Duration = Duration::from_secs(10);
 /// Reads that run at once.
 pub(crate) const READS_MAX: usize = 48;
 
-/// Turns that are waited for at once; one more is answered without waiting, so that connections are left for others.
+/// Turns and actions that are waited for at once; one more is answered without waiting, so that connections are left for
+/// others.
 const WAITS_MAX: usize = 256;
 
 /// What every request needs.
@@ -51,15 +54,22 @@ pub struct Shared {
     reads: Arc<Semaphore>,
     waits: Semaphore,
     stopping: watch::Receiver<bool>,
+    around: watch::Receiver<Around>,
     openapi: Bytes,
 }
 
 impl Shared {
     /// What requests at this address need.
-    pub fn new(writer: Handle, store: Arc<DiskStore>, address: SocketAddr, stopping: watch::Receiver<bool>) -> Self {
+    pub fn new(
+        writer: Handle,
+        store: Arc<DiskStore>,
+        address: SocketAddr,
+        stopping: watch::Receiver<bool>,
+        around: watch::Receiver<Around>,
+    ) -> Self {
         let openapi = Bytes::from(crate::openapi::document().to_string());
         let (reads, waits) = (Arc::new(Semaphore::new(READS_MAX)), Semaphore::new(WAITS_MAX));
-        Self { writer, store, address, reads, waits, stopping, openapi }
+        Self { writer, store, address, reads, waits, stopping, around, openapi }
     }
 }
 
@@ -143,6 +153,14 @@ fn json_response(status: StatusCode, value: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
+/// RFC 9110, 15.3.3: what is pending was accepted, and is not done.
+fn status_of(answer: &Answer) -> StatusCode {
+    match answer.standing {
+        Standing::Sealed => StatusCode::OK,
+        Standing::Pending => StatusCode::ACCEPTED,
+    }
+}
+
 fn error(refusal: &Refusal) -> Response {
     let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json_response(status, &refusal_json(refusal));
@@ -176,7 +194,7 @@ async fn operation(State(shared): State<Arc<Shared>>, request: HttpRequest<Body>
     let code = answer.as_ref().err().map(|refusal| refusal.code.name());
     tracing::debug!(operation = known, code, micros = started.elapsed().as_micros() as u64, "answered");
     match answer {
-        Ok(answer) => json_response(StatusCode::OK, &answer.json()),
+        Ok(answer) => json_response(status_of(&answer), &answer.json()),
         Err(refusal) => error(&refusal),
     }
 }
@@ -270,6 +288,23 @@ fn closing(mut response: Response) -> Response {
     response
 }
 
+/// Who calls what.
+struct Call {
+    caller: Caller,
+    operation: &'static Operation,
+    trace_id: Option<String>,
+}
+
+impl Call {
+    /// Hands it to the writer.
+    async fn act(&self, shared: &Shared, arguments: Arguments, finding: Option<Finding>) -> Result<Answer, Refusal> {
+        let mut entropy = [0; 32];
+        getrandom::fill(&mut entropy).map_err(|_| internal())?;
+        let (caller, operation, trace_id) = (self.caller, self.operation, self.trace_id.clone());
+        shared.writer.act(Request { caller, operation, arguments, entropy, trace_id, finding }).await
+    }
+}
+
 /// One call, from its body to its answer.
 async fn call(
     shared: &Arc<Shared>,
@@ -280,13 +315,9 @@ async fn call(
 ) -> Result<Answer, Refusal> {
     let mut arguments = argument::read(&body)?;
     drop(body);
-    let act = async |arguments, finding| {
-        let mut entropy = [0; 32];
-        getrandom::fill(&mut entropy).map_err(|_| internal())?;
-        shared.writer.act(Request { caller, operation, arguments, entropy, trace_id, finding }).await
-    };
+    let call = Call { caller, operation, trace_id };
     if operation.is_action() {
-        return act(arguments, None).await;
+        return wait::act(shared, &call, arguments).await;
     }
     let wait = if operation.name == "turn" { take_wait(&mut arguments)? } else { Duration::ZERO };
     let waiting = if wait.is_zero() { None } else { shared.waits.try_acquire().ok() };
@@ -297,7 +328,7 @@ async fn call(
         commits.borrow_and_update();
         let answer = match read(shared, caller, operation, arguments.clone()).await? {
             Ok(answer) => answer,
-            Err(finding) => return act(Arguments::new(), Some(finding)).await,
+            Err(finding) => return call.act(shared, Arguments::new(), Some(finding)).await,
         };
         let owes = answer.result["obligations"].as_array().is_none_or(|obligations| !obligations.is_empty());
         if waiting.is_none() || owes {
@@ -344,6 +375,7 @@ async fn read(
             now,
             sealing: published.sealing(now),
             store: figures(&shared.store, operation),
+            around: &shared.around.borrow().clone(),
             caller,
             as_agent,
         };

@@ -20,7 +20,7 @@ fn control_arguments(operation: &Operation) -> Map<String, Value> {
             "wait_ms".to_owned(),
             json!({
                 "type": "integer", "minimum": 0, "maximum": 60_000,
-                "description": "How long to wait for the seal where another host orders the object."
+                "description": "How long to wait for the seal where another host orders the object; 2000 if left out."
             }),
         );
         properties.insert(
@@ -72,6 +72,22 @@ fn path(operation: &Operation) -> Value {
         Who::Owner => "Token: the owner's.",
         Who::Either => "Token: an agent's, for itself, or the owner's.",
     };
+    let answered = |description: &str| {
+        let schema = envelope((operation.result)().to_value());
+        json!({"description": description, "content": {"application/json": {"schema": schema}}})
+    };
+    let mut responses = Map::new();
+    responses.insert("200".to_owned(), answered("Done"));
+    if operation.is_action() && operation.who != Who::Owner {
+        responses.insert("202".to_owned(), answered("Pending: kept here, and sent to the host that decides it"));
+    }
+    responses.insert(
+        "default".to_owned(),
+        json!({
+            "description": "Refused",
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}}
+        }),
+    );
     json!({
         "post": {
             "operationId": operation.name,
@@ -81,16 +97,7 @@ fn path(operation: &Operation) -> Value {
             "requestBody": {
                 "content": {"application/json": {"schema": arguments_schema(operation)}}
             },
-            "responses": {
-                "200": {
-                    "description": "Done",
-                    "content": {"application/json": {"schema": envelope((operation.result)().to_value())}}
-                },
-                "default": {
-                    "description": "Refused",
-                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}}
-                }
-            }
+            "responses": responses
         }
     })
 }

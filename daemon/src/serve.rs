@@ -12,6 +12,7 @@ use axum::serve::{Listener, ListenerExt};
 use kwoon_keys::Digest;
 use kwoon_ledger::storage::{Store, WriteError};
 use kwoon_store::{CACHE_BYTES_DEFAULT, DiskStore, Home, OpenError, OpenMode};
+use kwoon_sync::operations::peer::is_online;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
@@ -20,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::config::{self, ChoiceError, Choices, ConfigError, Options};
 use crate::http;
+use crate::peers::{self, Opened, Peers};
 use crate::service::{Service, connection};
 use crate::writer::StartError;
 
@@ -66,6 +68,9 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+    /// The net, where other hosts are met.
+    #[error(transparent)]
+    Net(#[from] kwoon_net::NetError),
     /// A file of the home.
     #[error("{path}: {source}")]
     File {
@@ -94,7 +99,10 @@ pub fn serve(options: Options) -> Result<(), ServeError> {
     }
     // Reads, and what else may block: a crowd of requests gets no more threads than may read at once.
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.max_blocking_threads(http::READS_MAX + BLOCKING_BESIDE_READS).enable_all().build()?;
+    let runtime = runtime
+        .max_blocking_threads(http::READS_MAX + peers::WORKING_MAX + BLOCKING_BESIDE_READS)
+        .enable_all()
+        .build()?;
     let served = runtime.block_on(run(&options, &home, &store, limits));
     runtime.shutdown_timeout(STOP_TIME);
     if let Ok(store) = Arc::try_unwrap(store)
@@ -105,9 +113,20 @@ pub fn serve(options: Options) -> Result<(), ServeError> {
     served
 }
 
+/// What is logged. A bare level is that of this program: the libraries of the network say much at every level, and nothing
+/// that its owner could act on.
+fn log_filter(asked: Option<&str>) -> String {
+    match asked.filter(|asked| !asked.is_empty()) {
+        None => "error,kwoon=info".to_owned(),
+        Some(level) if level.bytes().all(|byte| byte.is_ascii_alphabetic()) => format!("error,kwoon={level}"),
+        Some(directives) => directives.to_owned(),
+    }
+}
+
 fn start_logging() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("KWOON_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let asked = std::env::var("KWOON_LOG").ok();
+    let filter = tracing_subscriber::EnvFilter::try_new(log_filter(asked.as_deref()))
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(log_filter(None)));
     // A test may have set one already.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -132,14 +151,19 @@ async fn run(
 ) -> Result<(), ServeError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut choices = Choices::of(options, &store.snapshot().map_err(StartError::Read)?)?;
+    let snapshot = store.snapshot().map_err(StartError::Read)?;
+    let mut choices = Choices::of(options, &snapshot)?;
+    let online = is_online(&snapshot).map_err(StartError::Read)?;
+    drop(snapshot);
     let tcp = listen(&mut choices)?;
     let address = tcp.local_addr()?;
     let mut service = Service::new(home, store, limits, address)?;
+    let opened = Opened::open(service.key(), &mut choices, online).await?;
     store.commit(choices.batch())?;
     let (unix, socket) = listen_unix(home.path())?;
     let host = service.host();
     service.write()?;
+    let peers = Peers::start(opened, Arc::clone(store), service.writer(), service.around()).await;
 
     // Each way in has its own, so that the command line gets through whatever goes on over TCP.
     let most = connections_max(files_max());
@@ -157,7 +181,7 @@ async fn run(
         "pid": std::process::id(),
         "http": format!("http://{address}"),
         "host": host.to_string(),
-        "bind": choices.bind,
+        "bind": choices.bind.to_string(),
         "socket": socket,
     });
     kwoon_keys::files::write_private(&kwoon_keys::files::Os, &run_file, format!("{info}\n").as_bytes())
@@ -180,7 +204,13 @@ async fn run(
             let _ = connections.acquire_many(all).await;
         }
     };
-    if tokio::time::timeout(STOP_TIME, done).await.is_err() {
+    // Meanwhile the other hosts are told.
+    let (done, told) =
+        tokio::join!(tokio::time::timeout(STOP_TIME, done), tokio::time::timeout(STOP_TIME, peers.stop()));
+    if told.is_err() {
+        tracing::warn!("the conversations with other hosts did not end in time");
+    }
+    if done.is_err() {
         tracing::warn!("some requests did not end in time");
     }
     let _ = std::fs::remove_file(&socket);
@@ -303,6 +333,14 @@ async fn accept<L: Listener>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bare_level_is_that_of_this_program() {
+        assert_eq!(log_filter(None), "error,kwoon=info");
+        assert_eq!(log_filter(Some("")), "error,kwoon=info");
+        assert_eq!(log_filter(Some("debug")), "error,kwoon=debug");
+        assert_eq!(log_filter(Some("info,iroh=debug")), "info,iroh=debug");
+    }
 
     #[test]
     fn connections_leave_files_for_the_store() {

@@ -11,9 +11,10 @@ use std::time::Duration;
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use kwoon_keys::PublicKey;
+use kwoon_keys::{KeyPair, PublicKey};
 use kwoon_ledger::limits::Limits;
 use kwoon_store::{DiskStore, Home};
+use kwoon_sync::view::Around;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
@@ -31,6 +32,7 @@ pub struct Service {
     writer: Option<Writer>,
     writing: Option<JoinHandle<()>>,
     stop: watch::Sender<bool>,
+    around: watch::Sender<Around>,
 }
 
 impl Service {
@@ -58,8 +60,9 @@ impl Service {
     ) -> Result<Self, StartError> {
         let (writer, handle) = Writer::new(Arc::clone(home), Arc::clone(store), limits)?;
         let (stop, stopping) = watch::channel(false);
-        let shared = Arc::new(Shared::new(handle.clone(), Arc::clone(store), address, stopping));
-        Ok(Self { shared, handle, writer: Some(writer), writing: None, stop })
+        let (around, seen) = watch::channel(Around::default());
+        let shared = Arc::new(Shared::new(handle.clone(), Arc::clone(store), address, stopping, seen));
+        Ok(Self { shared, handle, writer: Some(writer), writing: None, stop, around })
     }
 
     /// Sets the writer to work.
@@ -74,6 +77,21 @@ impl Service {
     /// The host's id.
     pub(crate) fn host(&self) -> PublicKey {
         self.handle.published().keyring.host.public()
+    }
+
+    /// The host's key pair.
+    pub(crate) fn key(&self) -> KeyPair {
+        self.handle.published().keyring.host.clone()
+    }
+
+    /// The way to the writer.
+    pub(crate) fn writer(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Where it is told what is around this host.
+    pub(crate) fn around(&self) -> watch::Sender<Around> {
+        self.around.clone()
     }
 
     /// The routes. `guarded` is true on TCP, see [`http::router`].

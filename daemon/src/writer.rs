@@ -13,6 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant, SystemTime, UNIX_EPOCH};
 
+use kwoon_keys::Digest;
 use kwoon_keys::id::AgentId;
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::refusal::{Code, Detail, Refusal};
@@ -20,7 +21,8 @@ use kwoon_ledger::storage::{Batch, Overlay, Read, ReadError, Store, WriteError};
 use kwoon_ledger::time::Time;
 use kwoon_store::{DiskStore, Home, Snapshot};
 use kwoon_sync::answer::{Answer, Secret, internal};
-use kwoon_sync::host::{Guard, Host, Replies, Request, Taken};
+use kwoon_sync::host::{Done, Guard, Host, Replies, Request, Taken, Work};
+use kwoon_sync::intake::{Delivery as FromPeer, Received};
 use kwoon_sync::keyring::Keyring;
 use kwoon_sync::view::Caller;
 use tokio::runtime::Handle as Runtime;
@@ -43,11 +45,11 @@ const AHEAD_BYTES_MAX: usize = 4 << 20;
 /// one would cost more.
 const LOOK_TIME: StdDuration = StdDuration::from_micros(500);
 
-/// What a request gets.
-pub type Outcome = Result<Answer, Refusal>;
+/// What a piece of work comes to.
+type Outcome = Result<Done, Refusal>;
 
 enum Message {
-    Request(Box<Request>, Sender),
+    Work(Box<Work>, Sender),
     Stop,
 }
 
@@ -77,7 +79,7 @@ impl Delivery {
         senders: Vec<Sender>,
         replies: Replies<usize>,
         failed: Option<&'static str>,
-        finish: impl Fn(Answer) -> Answer,
+        finish: impl Fn(Done) -> Done,
     ) {
         let mut replies: BTreeMap<usize, Outcome> = replies.given(failed.is_none()).into_iter().collect();
         let outcomes = senders.into_iter().enumerate().map(|(slot, sender)| {
@@ -104,6 +106,8 @@ pub struct Published {
     pub guard: Guard,
     /// Why nothing is written any more, if the store failed.
     pub failed: Option<&'static str>,
+    /// How the changes of this host are counted.
+    pub counting: Digest,
 }
 
 impl Published {
@@ -148,9 +152,35 @@ impl Handle {
     ///
     /// # Errors
     /// The refusal; [`Code::Stopping`] if the daemon stops, [`Code::RateLimited`] if too many wait already.
-    pub async fn act(&self, request: Request) -> Outcome {
+    pub async fn act(&self, request: Request) -> Result<Answer, Refusal> {
+        match self.work(request.into()).await? {
+            Done::Answer(answer) => Ok(*answer),
+            Done::Received(_) => Err(internal()),
+        }
+    }
+
+    /// Hands to the writer what another host sent, and waits for what came of it.
+    ///
+    /// # Errors
+    /// As for [`Handle::act`].
+    pub async fn receive(&self, delivery: FromPeer) -> Result<Received, Refusal> {
+        match self.work(Work::Delivery(Box::new(delivery))).await? {
+            Done::Received(received) => Ok(received),
+            Done::Answer(_) => Err(internal()),
+        }
+    }
+
+    /// Tells the host where others find it.
+    ///
+    /// # Errors
+    /// As for [`Handle::act`].
+    pub async fn set_addresses(&self, addresses: Vec<String>) -> Result<(), Refusal> {
+        self.work(Work::Addresses(addresses)).await.map(|_| ())
+    }
+
+    async fn work(&self, work: Work) -> Outcome {
         let (sender, receiver) = oneshot::channel();
-        match self.queue.try_send(Message::Request(Box::new(request), sender)) {
+        match self.queue.try_send(Message::Work(Box::new(work), sender)) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
                 let mut refusal = Refusal::from(Code::RateLimited);
@@ -288,9 +318,9 @@ impl Gathering<'_> {
 }
 
 impl Iterator for Gathering<'_> {
-    type Item = (usize, Request);
+    type Item = (usize, Work);
 
-    fn next(&mut self) -> Option<(usize, Request)> {
+    fn next(&mut self) -> Option<(usize, Work)> {
         let mut message = self.first.take();
         while message.is_none() {
             if self.is_over() {
@@ -304,9 +334,9 @@ impl Iterator for Gathering<'_> {
             };
         }
         match message? {
-            Message::Request(request, sender) => {
+            Message::Work(work, sender) => {
                 self.senders.push(sender);
-                Some((self.senders.len() - 1, *request))
+                Some((self.senders.len() - 1, *work))
             }
             Message::Stop => {
                 self.stopping = true;
@@ -358,6 +388,7 @@ impl Writer {
             limits: host.limits(),
             guard: host.guard(),
             failed: None,
+            counting: host.counting(),
         })));
         let handle =
             Handle { queue, published: Arc::clone(&published), tokens: Arc::clone(&tokens), commits: watching };
@@ -423,7 +454,7 @@ impl Writer {
 
     fn refuse_the_rest(&mut self) {
         for message in self.next.take().into_iter().chain(self.queue.try_iter()) {
-            if let Message::Request(_, sender) = message {
+            if let Message::Work(_, sender) = message {
                 self.delivery.send(vec![(sender, Err(Code::Stopping.into()))]);
             }
         }
@@ -479,7 +510,7 @@ impl Writer {
         }
         self.end_committing();
         match first? {
-            Message::Request(_, sender) => self.delivery.send(vec![(sender, Err(not_sealing(self.failed?)))]),
+            Message::Work(_, sender) => self.delivery.send(vec![(sender, Err(not_sealing(self.failed?)))]),
             Message::Stop => self.stopping = true,
         }
         None
@@ -525,7 +556,10 @@ impl Writer {
         self.host.committed(committed);
         self.publish();
         let failed = self.failed.filter(|_| !committed);
-        self.delivery.hand_out(senders, replies, failed, |answer| self.with_token(answer));
+        self.delivery.hand_out(senders, replies, failed, |done| match done {
+            Done::Answer(answer) => Done::Answer(Box::new(self.with_token(*answer))),
+            received @ Done::Received(_) => received,
+        });
     }
 
     /// Whether a commit was made. If not, nothing more is.
@@ -561,6 +595,7 @@ impl Writer {
             limits: self.host.limits(),
             guard: self.host.guard(),
             failed: self.failed,
+            counting: self.host.counting(),
         };
         *self.published.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(published);
     }

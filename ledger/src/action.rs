@@ -508,6 +508,69 @@ pub struct ThreadCreate {
 }
 
 impl Body {
+    /// Hands out each commitment in it to what participants wrote, the note of a handled response excepted: what a
+    /// sequencer must hold before it seals the action.
+    pub fn contents(&self, mut each: impl FnMut(&Commitment)) {
+        fn version(version: &Version, each: &mut impl FnMut(&Commitment)) {
+            each(&version.text.commitment);
+            version.title.iter().chain(&version.summary).chain(&version.tags).for_each(each);
+        }
+        fn output(output: &Output, each: &mut impl FnMut(&Commitment)) {
+            output.payload.iter().for_each(|text| each(&text.commitment));
+            output.memories.iter().for_each(|pin| each(&pin.text.commitment));
+        }
+        match self {
+            Self::MemoryCreate(created) => version(created, &mut each),
+            Self::MemoryUpdate(update) => version(&update.version, &mut each),
+            Self::ThreadCreate(create) => create.subject.iter().for_each(each),
+            Self::EntryPost(post) => {
+                match &post.source {
+                    Source::New(text) => each(&text.commitment),
+                    Source::Pinned(pin) => each(&pin.text.commitment),
+                }
+                post.summary.iter().for_each(&mut each);
+                if let Some(assign) = &post.assign {
+                    each(&assign.criteria);
+                    assign.output_schema.iter().for_each(each);
+                }
+            }
+            Self::AssignmentTake(_, taken) => taken.iter().for_each(|taken| output(taken, &mut each)),
+            Self::AssignmentDeliver(_, delivered) => output(delivered, &mut each),
+            Self::AssignmentReturn(_, reason) => each(reason),
+            // Identity records travel without what they commit to.
+            Self::AgentCreate(_)
+            | Self::AgentChange(_)
+            | Self::MemoryPublish
+            | Self::MemoryUnpublish
+            | Self::MemoryWithdraw
+            | Self::AdmissionIssue(_)
+            | Self::AdmissionVoid
+            | Self::ThreadJoin(..)
+            | Self::ThreadLeave
+            | Self::ThreadClose
+            | Self::MemberRemove(_)
+            | Self::MemberRole(..)
+            | Self::EntryHandle(..)
+            | Self::EntryRetract(_)
+            | Self::AssignmentAccept(_)
+            | Self::AssignmentAbandon(_)
+            | Self::AssignmentVoid(_) => {}
+        }
+    }
+
+    /// The commitment to the note of a handled response, which its sequencer may not read (V5).
+    pub fn note(&self) -> Option<&Commitment> {
+        match self {
+            Self::EntryHandle(_, note) => note.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether it is an exit that depends on nobody: never limited, never made to wait for what came before (L4.1).
+    pub fn is_free_exit(&self) -> bool {
+        matches!(self, Self::EntryHandle(..) | Self::AssignmentAbandon(_) | Self::AssignmentAccept(_))
+    }
+
     /// The operation at the interfaces that makes such an action.
     pub fn operation(&self) -> &'static str {
         match self {

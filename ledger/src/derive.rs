@@ -17,7 +17,7 @@ use crate::limits::{ACCOUNT_RECORDS_MAX, ACTION_BYTES_MAX, ACTION_VALIDITY_MAX, 
 use crate::log;
 use crate::refusal::{Code, Detail, Refusal, Stop};
 use crate::replica::FUTURE_MAX;
-use crate::rules::{self, Decision, Question, assignment, identity, memory};
+use crate::rules::{self, Decision, Question, assignment, epoch, identity, memory};
 use crate::state::Head;
 use crate::storage::ReadError;
 
@@ -105,11 +105,12 @@ pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<D
     if premises.evidence.len() > evidence_max {
         return Err(Rejection::Evidence.into());
     }
+    let mut derived = Derived { decision: Decision::Effects, request: None };
     match premises.cause {
         Cause::Action(signed) => {
             let action = read_action(signed)?;
-            let decision = derive_action(draft, premises, signed, &action, &sequencer)?;
-            return Ok(Derived { decision, request: Some(action.request()) });
+            derived.decision = derive_action(draft, premises, signed, &action, &sequencer)?;
+            derived.request = Some(action.request());
         }
         Cause::Expiry(due) => {
             assignment::expire(draft, due).map_err(|stop| match stop {
@@ -132,10 +133,12 @@ pub(crate) fn derive(draft: &mut Draft<'_>, premises: &Premises<'_>) -> Result<D
         }
         Cause::Consequence(outcome) => derive_consequence(draft, premises, outcome, &sequencer)?,
         Cause::Begun => derive_begun(draft, premises)?,
-        // No rules version yet has a change of epoch, so none is guessed at.
-        Cause::Epoch(_) => return Err(Rejection::UnknownKind.into()),
+        Cause::Epoch(change) => epoch::decide(draft, premises.head.ok_or(Rejection::Chain)?, change)?,
     }
-    Ok(Derived { decision: Decision::Effects, request: None })
+    if let Some(head) = premises.head {
+        epoch::succeed(draft, &premises.object, head.epoch, &head.sequencer)?;
+    }
+    Ok(derived)
 }
 
 fn derive_action(

@@ -3,16 +3,16 @@
 
 use alloc::vec::Vec;
 
-use kwoon_keys::cbor;
 use kwoon_keys::id::{AgentId, AssignmentId};
+use kwoon_keys::{PublicKey, cbor};
 use minicbor::Encode;
 
 use crate::action::{Assign, Role};
 use crate::effect::{Account, Duty, Effect, EntryPosted, Exit, Obligation};
 use crate::index::{self, IdKind, List, OfferRow, Place, TurnRow};
 use crate::state::{
-    Assignment, Cell, Cells, Entry, IdentityVersion, Member, Memory, ObjectNumber, Progress, Publication, Response,
-    Thread, cell_key, fewer, more,
+    Assignment, Cell, Cells, Entry, Epoch, Head, IdentityVersion, Member, Memory, ObjectNumber, Progress, Publication,
+    Response, Thread, cell_key, fewer, more, number_at_end,
 };
 use crate::storage::{Overlay, Read, ReadError, Table};
 use crate::time::Time;
@@ -71,12 +71,20 @@ impl<'a> Draft<'a> {
                     let owner = kwoon_keys::Digest(before.owner.0).short();
                     index::list_remove(&mut self.overlay, List::Agents, &owner, &agent.0.short())?;
                 }
+                let before = self.cells().account(agent)?;
+                self.change_readers(before.as_ref(), Some(account))?;
                 self.put(Cell::Account, &[agent.as_bytes()], account);
                 let version = IdentityVersion { account: account.clone(), profile: profile.clone() };
                 self.put(Cell::Identity, &[&account.version.to_be_bytes()], &version);
                 self.list_agent(agent, account)?;
             }
-            Effect::AccountSet(agent, account) => self.put(Cell::Account, &[agent.as_bytes()], account),
+            Effect::AccountSet(agent, account) => {
+                if self.is_reader(agent)? {
+                    let before = self.cells().account(agent)?;
+                    self.change_readers(before.as_ref(), Some(account))?;
+                }
+                self.put(Cell::Account, &[agent.as_bytes()], account);
+            }
             Effect::MemoryCreated(memory, author) => {
                 let state = Memory {
                     memory: *memory,
@@ -87,6 +95,8 @@ impl<'a> Draft<'a> {
                     withdrawn: false,
                 };
                 self.put(Cell::Memory, &[], &state);
+                let account = self.cells().account(author)?;
+                self.change_readers(None, account.as_ref())?;
                 let (owner, handle) = (index::owner(author), memory.0.short());
                 if !index::list_has(&self.overlay, List::Memories, &owner, &handle)? {
                     let key = (List::Memories, &owner, &handle);
@@ -118,6 +128,10 @@ impl<'a> Draft<'a> {
                 let current = Some((*number, version.clone()));
                 let (index, source) = (self.index, *source);
                 let state = Publication { memory: *memory, author: *author, current, withdrawn: false, index, source };
+                if index == 0 {
+                    let account = self.cells().account(author)?;
+                    self.change_readers(None, account.as_ref())?;
+                }
                 self.put(Cell::Publication, &[], &state);
                 index::set_public(&mut self.overlay, memory, true);
             }
@@ -159,6 +173,8 @@ impl<'a> Draft<'a> {
                 count_role(&mut thread, None, Some(*role))?;
                 let member = Member { role: *role, admission: *admission, since: self.time, index: self.index };
                 self.put(Cell::Member, &[agent.as_bytes()], &member);
+                let account = self.cells().account(agent)?;
+                self.change_readers(None, account.as_ref())?;
                 let (owner, handle) = (index::owner(agent), thread.thread.0.short());
                 for list in [List::Threads, List::OpenThreads] {
                     let key = (list, &owner, &handle);
@@ -172,6 +188,8 @@ impl<'a> Draft<'a> {
                 let role = self.cells().member(agent)?.map(|member| member.role);
                 count_role(&mut thread, role, None)?;
                 self.remove(Cell::Member, &[agent.as_bytes()]);
+                let account = self.cells().account(agent)?;
+                self.change_readers(account.as_ref(), None)?;
                 let (owner, handle) = (index::owner(agent), thread.thread.0.short());
                 index::list_remove(&mut self.overlay, List::Threads, &owner, &handle)?;
                 index::list_remove(&mut self.overlay, List::OpenThreads, &owner, &handle)?;
@@ -202,6 +220,9 @@ impl<'a> Draft<'a> {
             }
             Effect::AssignmentDelivered(id, output, due) => {
                 let time = self.time;
+                for pin in &output.memories {
+                    index::set_pinned(&mut self.overlay, &pin.memory, self.number);
+                }
                 self.change_assignment(id, |assignment| {
                     assignment.output = Some(output.clone());
                     assignment.progress = Progress::Delivered(time, *due, false);
@@ -211,7 +232,7 @@ impl<'a> Draft<'a> {
                 let time = self.time;
                 // The deadline of a lost judgment has outlived its obligation.
                 if let Some((due, entry)) = self.cells().assignment(id)?.and_then(|a| Some((a.due_at()?, a.entry))) {
-                    self.clear_due(due, entry);
+                    self.clear_due(due, entry)?;
                 }
                 let assignment = self
                     .change_assignment(id, |assignment| assignment.progress = Progress::Ended(*end, time, *reason))?;
@@ -239,9 +260,75 @@ impl<'a> Draft<'a> {
                     index::list_remove(&mut self.overlay, List::OpenThreads, &owner, &handle)?;
                 }
             }
+            Effect::EpochBegan(_, host, _) => self.move_deadlines(host)?,
         }
         self.effects.push(effect);
         Ok(())
+    }
+
+    /// Whether an agent is one of those whose right to read this log depends on its account.
+    fn is_reader(&self, agent: &AgentId) -> Result<bool, ReadError> {
+        let cells = self.cells();
+        if cells.member(agent)?.is_some() {
+            return Ok(true);
+        }
+        let author =
+            match (cells.load::<Memory>(Cell::Memory, &[])?, cells.load::<Publication>(Cell::Publication, &[])?) {
+                (Some(memory), _) => Some(memory.author),
+                (None, Some(publication)) => Some(publication.author),
+                (None, None) => None,
+            };
+        Ok(author == Some(*agent))
+    }
+
+    /// One reader's account is another: the hosts it lives on may read, those it no longer lives on may not for its sake.
+    fn change_readers(&mut self, before: Option<&Account>, after: Option<&Account>) -> Result<(), ReadError> {
+        let hosts = |account: Option<&Account>| account.map(Account::hosts).unwrap_or_default();
+        let (before, after) = (hosts(before), hosts(after));
+        for host in after.difference(&before) {
+            let readers = more(self.cells().readers(host)?)?;
+            self.put(Cell::Readers, &[&host.0], &readers);
+            if readers == 1 {
+                self.remove(Cell::Departed, &[&host.0]);
+                index::set_hosted(&mut self.overlay, host, self.number, true);
+            }
+        }
+        for host in before.difference(&after) {
+            let readers = fewer(self.cells().readers(host)?)?;
+            if readers > 0 {
+                self.put(Cell::Readers, &[&host.0], &readers);
+            } else {
+                self.remove(Cell::Readers, &[&host.0]);
+                self.put(Cell::Departed, &[&host.0], &self.index.clone());
+                index::set_hosted(&mut self.overlay, host, self.number, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deadlines are sealed by the sequencer alone, in whose name they are listed.
+    fn move_deadlines(&mut self, next: &PublicKey) -> Result<(), ReadError> {
+        let sequencer = self.sequencer()?;
+        for key in self.cells().keys(Cell::Due, &[], usize::MAX)? {
+            let (due, entry) = (Time(number_at_end(&key[..8])?), number_at_end(&key)?);
+            index::clear_due(&mut self.overlay, (&sequencer, due, self.number, entry));
+            index::set_due(&mut self.overlay, (next, due, self.number, entry));
+        }
+        Ok(())
+    }
+
+    /// Who seals the deadlines of the log.
+    fn sequencer(&self) -> Result<PublicKey, ReadError> {
+        // A fact after which an epoch begins can have further effects.
+        let moved = self.effects.iter().rev().find_map(|effect| match effect {
+            Effect::EpochBegan(_, host, _) => Some(*host),
+            _ => None,
+        });
+        if let Some(host) = moved {
+            return Ok(host);
+        }
+        let head = self.cells().head()?.ok_or_else(|| ReadError::damaged("a deadline without a log"))?;
+        Ok(head.sequencer)
     }
 
     fn list_agent(&mut self, agent: &AgentId, account: &Account) -> Result<(), ReadError> {
@@ -281,6 +368,9 @@ impl<'a> Draft<'a> {
         };
         self.put(Cell::Entry, &[&posted.entry.to_be_bytes()], &entry);
         self.put(Cell::EntryOf, &[posted.request.as_bytes()], &posted.entry);
+        if !posted.brings_forth {
+            index::set_pinned(&mut self.overlay, &posted.pin.memory, self.number);
+        }
         // Its own log may have come to this host before the entry that brought it forth.
         let known = index::find(&self.overlay, IdKind::Memory, &posted.pin.memory.0.short())?;
         if posted.brings_forth && known.is_none() {
@@ -316,7 +406,7 @@ impl<'a> Draft<'a> {
             }
         }
         if let Some(due) = obligation.due_at {
-            self.set_due(due, obligation.entry);
+            self.set_due(due, obligation.entry)?;
         }
         let row = TurnRow { number: self.number, thread: thread.thread, obligation: *obligation };
         let (owner, handle) = (index::owner(&obligation.bearer), obligation.id(&thread.thread).0.short());
@@ -343,21 +433,25 @@ impl<'a> Draft<'a> {
         if let Some(due) = obligation.due_at {
             // A lost judgment leaves the turn, but its deadline still comes (T2.6).
             if obligation.duty != Duty::Judge || exit != Exit::MembershipEnded {
-                self.clear_due(due, obligation.entry);
+                self.clear_due(due, obligation.entry)?;
             }
         }
         let (owner, handle) = (index::owner(&obligation.bearer), obligation.id(&thread.thread).0.short());
         index::list_remove(&mut self.overlay, List::Turn, &owner, &handle)
     }
 
-    fn set_due(&mut self, due: Time, entry: u64) {
+    fn set_due(&mut self, due: Time, entry: u64) -> Result<(), ReadError> {
+        let sequencer = self.sequencer()?;
         self.put(Cell::Due, &[&due.0.to_be_bytes(), &entry.to_be_bytes()], &());
-        index::set_due(&mut self.overlay, due, self.number, entry);
+        index::set_due(&mut self.overlay, (&sequencer, due, self.number, entry));
+        Ok(())
     }
 
-    fn clear_due(&mut self, due: Time, entry: u64) {
+    fn clear_due(&mut self, due: Time, entry: u64) -> Result<(), ReadError> {
+        let sequencer = self.sequencer()?;
         self.remove(Cell::Due, &[&due.0.to_be_bytes(), &entry.to_be_bytes()]);
-        index::clear_due(&mut self.overlay, due, self.number, entry);
+        index::clear_due(&mut self.overlay, (&sequencer, due, self.number, entry));
+        Ok(())
     }
 
     fn assignment_offered(
@@ -414,12 +508,24 @@ impl<'a> Draft<'a> {
         Ok(assignment)
     }
 
-    /// Notes where the log stands after the fact, and under which number its object is found.
-    pub(crate) fn set_head(&mut self, head: &crate::state::Head) {
+    /// Notes where the log stands after the fact, under which number its object is found, and which epochs it has.
+    ///
+    /// # Errors
+    /// If the state cannot be read.
+    pub(crate) fn set_head(&mut self, head: &Head, fact_epoch: u64) -> Result<(), ReadError> {
         self.put(Cell::Head, &[], head);
         if head.index == 0 {
             index::set_log(&mut self.overlay, &head.object, self.number);
+            let epoch = Epoch { sequencer: head.sequencer, begins: 0, ends: None };
+            self.put(Cell::Epoch, &[&head.epoch.to_be_bytes()], &epoch);
+        } else if head.epoch != fact_epoch {
+            let closed = self.cells().epoch(fact_epoch)?.ok_or_else(|| ReadError::damaged("an epoch is missing"))?;
+            let closed = Epoch { ends: Some(head.index), ..closed };
+            self.put(Cell::Epoch, &[&fact_epoch.to_be_bytes()], &closed);
+            let epoch = Epoch { sequencer: head.sequencer, begins: more(head.index)?, ends: None };
+            self.put(Cell::Epoch, &[&head.epoch.to_be_bytes()], &epoch);
         }
+        Ok(())
     }
 }
 

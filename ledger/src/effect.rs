@@ -1,6 +1,7 @@
 //! Effects: what a fact changes. They are derived from the fact by the rules, never recorded; the running digest of a
 //! log covers their encoding, so two hosts that derive others find out.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use kwoon_keys::id::{
@@ -10,6 +11,7 @@ use kwoon_keys::{Commitment, Digest, PublicKey};
 use minicbor::{Decode, Encode};
 
 use crate::action::{Assign, Grant, Output, Pin, Role, Version};
+use crate::fact::EpochReason;
 use crate::identity::{Instance, PolicyRef, Status};
 use crate::time::Time;
 
@@ -38,6 +40,11 @@ impl Account {
     /// An instance that can act.
     pub fn instance(&self, id: InstanceId) -> Option<&Instance> {
         self.instances.iter().find(|instance| instance.id() == id)
+    }
+
+    /// The hosts on which instances live, each once, in rising order.
+    pub fn hosts(&self) -> BTreeSet<PublicKey> {
+        self.instances.iter().map(|instance| instance.host).collect()
     }
 
     /// Whether an instance lives on this host.
@@ -377,6 +384,9 @@ pub enum Effect {
     /// A thread closed.
     #[n(34)]
     ThreadClosed,
+    /// After this fact an epoch begins, with this sequencer, for this reason (design: one kind of epoch change).
+    #[n(40)]
+    EpochBegan(#[n(0)] u64, #[n(1)] PublicKey, #[n(2)] EpochReason),
 }
 
 impl Effect {
@@ -423,7 +433,8 @@ impl Effect {
             | Self::ObligationEnded(..)
             | Self::AssignmentTaken(..)
             | Self::JudgmentForfeited(_)
-            | Self::ThreadClosed => {}
+            | Self::ThreadClosed
+            | Self::EpochBegan(..) => {}
         }
     }
 
@@ -462,6 +473,7 @@ impl Effect {
             Self::AssignmentEnded(..) => "assignment_ended",
             Self::JudgmentForfeited(..) => "judgment_forfeited",
             Self::ThreadClosed => "thread_closed",
+            Self::EpochBegan(..) => "epoch_began",
         }
     }
 }

@@ -293,6 +293,24 @@ impl Seal {
         cbor::write(&[ByteVec::from(signed)])
     }
 
+    /// Reads a stored seal without verifying it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(record: &[u8]) -> Result<Self, Rejection> {
+        let signatures: Vec<ByteVec> = cbor::read_lenient(record).map_err(|_| Rejection::Seal)?;
+        let first = signatures.first().filter(|_| signatures.len() <= SIGNATURES_MAX).ok_or(Rejection::Seal)?;
+        Self::decode(cose::payload(RecordKind::Seal, first).map_err(|_| Rejection::Seal)?)
+    }
+
+    fn decode(payload: &[u8]) -> Result<Self, Rejection> {
+        // EV.3: a later version is told before anything else of it is read.
+        if check_schema(payload) == Err(Rejection::UnknownVersion) {
+            return Err(Rejection::UnknownVersion);
+        }
+        cbor::read_lenient(payload).map_err(|_| Rejection::Seal)
+    }
+
     /// Reads a stored seal and verifies the sequencer's signature.
     ///
     /// # Errors
@@ -300,12 +318,7 @@ impl Seal {
     pub fn verify(record: &[u8], sequencer: &PublicKey) -> Result<Self, Rejection> {
         let signatures: Vec<ByteVec> = cbor::read_lenient(record).map_err(|_| Rejection::Seal)?;
         let first = signatures.first().filter(|_| signatures.len() <= SIGNATURES_MAX).ok_or(Rejection::Seal)?;
-        let payload = cose::verify(RecordKind::Seal, first, sequencer).map_err(|_| Rejection::Seal)?;
-        // EV.3: a later version is told before anything else of it is read.
-        if check_schema(payload) == Err(Rejection::UnknownVersion) {
-            return Err(Rejection::UnknownVersion);
-        }
-        cbor::read_lenient(payload).map_err(|_| Rejection::Seal)
+        Self::decode(cose::verify(RecordKind::Seal, first, sequencer).map_err(|_| Rejection::Seal)?)
     }
 }
 
@@ -436,6 +449,9 @@ pub struct OutcomeRecord {
     /// The signed action.
     #[n(1)]
     pub action: ByteVec,
+    /// Of a success without new effect: the request that made what exists.
+    #[n(2)]
+    pub made_by: Option<RequestId>,
 }
 
 impl Fact {

@@ -4,8 +4,8 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use kwoon_keys::cbor;
 use kwoon_keys::id::{AgentId, AssignmentId, MemoryId, ReceiptId, RequestId, ThreadId};
+use kwoon_keys::{PublicKey, cbor};
 use minicbor::{Decode, Encode};
 
 use crate::action::ObjectId;
@@ -20,6 +20,10 @@ const REQUEST: u8 = 0x03;
 const RECEIPT: u8 = 0x04;
 const DUE: u8 = 0x05;
 const PUBLIC: u8 = 0x06;
+const HOSTED: u8 = 0x08;
+const OUTGOING: u8 = 0x09;
+const OUTGOING_BY_ORDER: u8 = 0x0a;
+const PINNED: u8 = 0x0b;
 const LIST: u8 = 0x10;
 const LIST_BY_ARRIVAL: u8 = 0x20;
 const LIST_BY_HANDLE: u8 = 0x30;
@@ -56,6 +60,10 @@ pub enum Place {
     /// An assignment: the thread and the number of the carrying entry.
     #[n(2)]
     Assignment(#[n(0)] ObjectNumber, #[n(1)] u64, #[n(2)] AssignmentId),
+    /// A memory that an entry brought forth whose thread this host may no longer hold: it exists by the outcome of this
+    /// request, which is kept.
+    #[n(3)]
+    Kept(#[n(0)] MemoryId, #[n(1)] RequestId),
 }
 
 fn id_key(kind: IdKind, short: &Short) -> Vec<u8> {
@@ -70,6 +78,15 @@ fn id_key(kind: IdKind, short: &Short) -> Vec<u8> {
 /// If the store cannot be read.
 pub fn find(read: &dyn Read, kind: IdKind, short: &Short) -> Result<Option<Place>, ReadError> {
     load(read, &id_key(kind, short))
+}
+
+/// Where all ids of a kind live.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn places(read: &dyn Read, kind: IdKind) -> Result<Vec<Place>, ReadError> {
+    let rows = read.prefix(Table::Derived, &[ID, kind as u8], Order::Rising, usize::MAX)?;
+    rows.iter().map(|(_, place)| cbor::read_own(place).map_err(|_| ReadError::damaged("an index row"))).collect()
 }
 
 /// The number of an object's log on this host.
@@ -104,6 +121,10 @@ pub(crate) fn set_log(overlay: &mut Overlay<'_>, object: &ObjectId, number: Obje
 
 pub(crate) fn set_place(overlay: &mut Overlay<'_>, kind: IdKind, short: &Short, place: &Place) {
     overlay.put(Table::Derived, id_key(kind, short), cbor::write(place));
+}
+
+pub(crate) fn clear_place(overlay: &mut Overlay<'_>, kind: IdKind, short: &Short) {
+    overlay.remove(Table::Derived, id_key(kind, short));
 }
 
 fn load<T: for<'b> Decode<'b, ()>>(read: &dyn Read, key: &[u8]) -> Result<Option<T>, ReadError> {
@@ -173,28 +194,46 @@ pub(crate) fn set_request(overlay: &mut Overlay<'_>, id: &RequestId, number: Obj
     set_receipt(overlay, id);
 }
 
+pub(crate) fn clear_request(overlay: &mut Overlay<'_>, id: &RequestId, number: ObjectNumber) {
+    overlay.remove(Table::Derived, key(REQUEST, &[id.as_bytes(), &number.to_be_bytes()]));
+}
+
+/// Lets nobody find a receipt any more, unless the request became a fact elsewhere too.
+pub(crate) fn clear_receipt(overlay: &mut Overlay<'_>, id: &RequestId) -> Result<(), ReadError> {
+    if request(overlay, id)?.is_none() {
+        overlay.remove(Table::Derived, key(RECEIPT, &[&receipt_id(id).0.short()]));
+    }
+    Ok(())
+}
+
 /// Makes a receipt findable. Called for facts here, and by the keeper of outcomes that are no facts.
 pub fn set_receipt(overlay: &mut Overlay<'_>, id: &RequestId) {
     overlay.put(Table::Derived, key(RECEIPT, &[&receipt_id(id).0.short()]), cbor::write(id));
 }
 
-/// The first deadline of all logs but those left out: when, and in which.
+/// The first deadline of all logs of a sequencer but those left out: when, and in which.
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn next_due(read: &dyn Read, left_out: &BTreeSet<ObjectNumber>) -> Result<Option<(Time, ObjectNumber)>, ReadError> {
+pub fn next_due(
+    read: &dyn Read,
+    sequencer: &PublicKey,
+    left_out: &BTreeSet<ObjectNumber>,
+) -> Result<Option<(Time, ObjectNumber)>, ReadError> {
     let damaged = || ReadError::damaged("a deadline");
-    let mut from = alloc::vec![DUE];
+    let mut from = key(DUE, &[&short(sequencer)]);
+    let (prefix, end) = (from.len(), crate::storage::after_prefix(&from));
     loop {
         // One row is enough but where logs are left out.
         let limit = if left_out.is_empty() { 1 } else { 64 };
-        let rows = read.range(Table::Derived, &from, &[DUE + 1], Order::Rising, limit)?;
+        let rows = read.range(Table::Derived, &from, &end, Order::Rising, limit)?;
         let Some((last, _)) = rows.last() else { return Ok(None) };
         from.clone_from(last);
         from.push(0);
         for (key, _) in rows {
-            let time = key.get(1..9).ok_or_else(damaged)?;
-            let number = key.get(9..13).and_then(|bytes| bytes.try_into().ok()).ok_or_else(damaged)?;
+            let key = &key[prefix..];
+            let time = key.get(..8).ok_or_else(damaged)?;
+            let number = key.get(8..12).and_then(|bytes| bytes.try_into().ok()).ok_or_else(damaged)?;
             let number = ObjectNumber::from_be_bytes(number);
             if !left_out.contains(&number) {
                 return Ok(Some((Time(number_at_end(time)?), number)));
@@ -203,16 +242,75 @@ pub fn next_due(read: &dyn Read, left_out: &BTreeSet<ObjectNumber>) -> Result<Op
     }
 }
 
-fn due_key(time: Time, number: ObjectNumber, entry: u64) -> Vec<u8> {
-    key(DUE, &[&time.0.to_be_bytes(), &number.to_be_bytes(), &entry.to_be_bytes()])
+/// The deadlines of a sequencer's logs up to a time: when, in which log, at which entry. At most `limit`.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn due_until(
+    read: &dyn Read,
+    sequencer: &PublicKey,
+    time: Time,
+    limit: usize,
+) -> Result<Vec<(Time, ObjectNumber, u64)>, ReadError> {
+    let damaged = || ReadError::damaged("a deadline");
+    let prefix = key(DUE, &[&short(sequencer)]);
+    let end = key(DUE, &[&short(sequencer), &time.0.saturating_add(1).to_be_bytes()]);
+    let rows = read.range(Table::Derived, &prefix, &end, Order::Rising, limit)?;
+    rows.into_iter()
+        .map(|(key, _)| {
+            let key = &key[prefix.len()..];
+            let number = key.get(8..12).and_then(|bytes| bytes.try_into().ok()).ok_or_else(damaged)?;
+            let due = number_at_end(key.get(..8).ok_or_else(damaged)?)?;
+            Ok((Time(due), ObjectNumber::from_be_bytes(number), number_at_end(key)?))
+        })
+        .collect()
 }
 
-pub(crate) fn set_due(overlay: &mut Overlay<'_>, time: Time, number: ObjectNumber, entry: u64) {
-    overlay.put(Table::Derived, due_key(time, number, entry), Vec::new());
+/// The first 128 bits of a host's id.
+fn short(host: &PublicKey) -> Short {
+    kwoon_keys::Digest(host.0).short()
 }
 
-pub(crate) fn clear_due(overlay: &mut Overlay<'_>, time: Time, number: ObjectNumber, entry: u64) {
-    overlay.remove(Table::Derived, due_key(time, number, entry));
+/// A deadline of a log: its sequencer, when, the log, the entry.
+pub(crate) type DueRow<'a> = (&'a PublicKey, Time, ObjectNumber, u64);
+
+fn due_key((sequencer, time, number, entry): DueRow<'_>) -> Vec<u8> {
+    key(DUE, &[&short(sequencer), &time.0.to_be_bytes(), &number.to_be_bytes(), &entry.to_be_bytes()])
+}
+
+pub(crate) fn set_due(overlay: &mut Overlay<'_>, row: DueRow<'_>) {
+    overlay.put(Table::Derived, due_key(row), Vec::new());
+}
+
+pub(crate) fn clear_due(overlay: &mut Overlay<'_>, row: DueRow<'_>) {
+    overlay.remove(Table::Derived, due_key(row));
+}
+
+pub(crate) fn set_hosted(overlay: &mut Overlay<'_>, host: &PublicKey, number: ObjectNumber, hosted: bool) {
+    let key = key(HOSTED, &[&short(host), &number.to_be_bytes()]);
+    if hosted {
+        overlay.put(Table::Derived, key, Vec::new());
+    } else {
+        overlay.remove(Table::Derived, key);
+    }
+}
+
+/// The objects that agents on a host may read, by this host's numbers from one on, at most `limit`.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn hosted(
+    read: &dyn Read,
+    host: &PublicKey,
+    from: ObjectNumber,
+    limit: usize,
+) -> Result<Vec<ObjectNumber>, ReadError> {
+    let prefix = key(HOSTED, &[&short(host)]);
+    let first = key(HOSTED, &[&short(host), &from.to_be_bytes()]);
+    let rows = read.range(Table::Derived, &first, &crate::storage::after_prefix(&prefix), Order::Rising, limit)?;
+    let number = |key: &[u8]| key[prefix.len()..].try_into().map(ObjectNumber::from_be_bytes);
+    let numbers = rows.iter().map(|(key, _)| number(key)).collect::<Result<_, _>>();
+    numbers.map_err(|_| ReadError::damaged("an index row"))
 }
 
 pub(crate) fn set_public(overlay: &mut Overlay<'_>, memory: &MemoryId, public: bool) {
@@ -233,6 +331,60 @@ pub fn public_memories(read: &dyn Read, limit: usize) -> Result<Vec<MemoryId>, R
     rows.iter().map(|(_, value)| cbor::read_own(value).map_err(|_| ReadError::damaged("an index row"))).collect()
 }
 
+pub(crate) fn set_outgoing(overlay: &mut Overlay<'_>, request: &RequestId, order: u64, row: &[u8]) {
+    overlay.put(Table::Derived, key(OUTGOING, &[request.as_bytes()]), row.to_vec());
+    overlay.put(Table::Derived, key(OUTGOING_BY_ORDER, &[&order.to_be_bytes()]), row.to_vec());
+}
+
+pub(crate) fn clear_outgoing(overlay: &mut Overlay<'_>, request: &RequestId, order: u64) {
+    overlay.remove(Table::Derived, key(OUTGOING, &[request.as_bytes()]));
+    overlay.remove(Table::Derived, key(OUTGOING_BY_ORDER, &[&order.to_be_bytes()]));
+}
+
+/// The key in the outbox of a request that waits there.
+pub(crate) fn outgoing(read: &dyn Read, request: &RequestId) -> Result<Option<Vec<u8>>, ReadError> {
+    read.get(Table::Derived, &key(OUTGOING, &[request.as_bytes()]))
+}
+
+/// The full id of a request that waits in the outbox, by its outside form.
+pub(crate) fn outgoing_by_short(read: &dyn Read, short: &Short) -> Result<Option<[u8; 32]>, ReadError> {
+    let rows = read.prefix(Table::Derived, &key(OUTGOING, &[short]), Order::Rising, 1)?;
+    Ok(rows.first().and_then(|(key, _)| key.get(1..33)).and_then(|bytes| bytes.try_into().ok()))
+}
+
+/// The keys in the outbox of what came there from a place in the order on.
+pub(crate) fn outgoing_since(read: &dyn Read, order: u64, limit: usize) -> Result<Vec<Vec<u8>>, ReadError> {
+    let from = key(OUTGOING_BY_ORDER, &[&order.to_be_bytes()]);
+    let rows = read.range(Table::Derived, &from, &[OUTGOING_BY_ORDER + 1], Order::Rising, limit)?;
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
+}
+
+pub(crate) fn set_pinned(overlay: &mut Overlay<'_>, memory: &MemoryId, number: ObjectNumber) {
+    overlay.put(Table::Derived, key(PINNED, &[&memory.0.short(), &number.to_be_bytes()]), Vec::new());
+}
+
+pub(crate) fn clear_pinned(overlay: &mut Overlay<'_>, memory: &MemoryId, number: ObjectNumber) {
+    overlay.remove(Table::Derived, key(PINNED, &[&memory.0.short(), &number.to_be_bytes()]));
+}
+
+/// The logs that refer to a memory which existed before, from a number on, at most `limit`.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn pinned_in(
+    read: &dyn Read,
+    memory: &MemoryId,
+    from: ObjectNumber,
+    limit: usize,
+) -> Result<Vec<ObjectNumber>, ReadError> {
+    let prefix = key(PINNED, &[&memory.0.short()]);
+    let first = key(PINNED, &[&memory.0.short(), &from.to_be_bytes()]);
+    let rows = read.range(Table::Derived, &first, &crate::storage::after_prefix(&prefix), Order::Rising, limit)?;
+    let number = |key: &[u8]| key[prefix.len()..].try_into().map(ObjectNumber::from_be_bytes);
+    let numbers = rows.iter().map(|(key, _)| number(key)).collect::<Result<_, _>>();
+    numbers.map_err(|_| ReadError::damaged("an index row"))
+}
+
 /// A list that an agent can walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -249,7 +401,7 @@ pub enum List {
     Agents = 4,
     /// Those of [`List::Threads`] that are open.
     OpenThreads = 5,
-    /// Actions without an outcome: [`RequestId`]. Nothing enters it where one host orders all it holds.
+    /// Actions without an outcome, and those refused elsewhere: [`RequestId`].
     Outbox = 6,
 }
 

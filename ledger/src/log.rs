@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use kwoon_keys::id::{AgentId, RequestId};
-use kwoon_keys::{Digest, cbor};
+use kwoon_keys::{Digest, PublicKey, cbor};
 use minicbor::bytes::ByteVec;
 
 use crate::action::{Action, ObjectId};
@@ -172,6 +172,27 @@ pub fn outcome(read: &dyn Read, number: ObjectNumber, index: u64) -> Result<Opti
     }))
 }
 
+/// Who sealed, or is to seal, the fact with this index.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn sealed_by(read: &dyn Read, number: ObjectNumber, index: u64) -> Result<PublicKey, ReadError> {
+    let epoch = fact(read, number, index)?.epoch;
+    let epoch = crate::state::Cells::new(read, number).epoch(epoch)?;
+    epoch.map(|epoch| epoch.sequencer).ok_or_else(|| ReadError::damaged("an epoch is missing"))
+}
+
+/// Whether a host appends to a log here in its present epoch. One that lost the log and has it not back as far as it once
+/// went does not: it would give the log another end.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn is_ordered_by(read: &dyn Read, host: &PublicKey, number: ObjectNumber) -> Result<bool, ReadError> {
+    let Some(head) = crate::state::Cells::new(read, number).head()? else { return Ok(false) };
+    let behind = |end: Option<u64>| end.is_some_and(|end| head.index < end);
+    Ok(head.sequencer == *host && !behind(crate::wanted::behind(read, number)?))
+}
+
 /// A fact to be added.
 pub(crate) struct Addition {
     /// The log.
@@ -186,18 +207,24 @@ pub(crate) struct Addition {
 
 /// Closes a draft: the running digest follows from its effects, and the fact, its effects and the new head are added to
 /// the draft's layer. Returns the fact's bytes.
-pub(crate) fn close(draft: &mut Draft<'_>, mut addition: Addition) -> Vec<u8> {
+///
+/// # Errors
+/// If the state cannot be read.
+pub(crate) fn close(draft: &mut Draft<'_>, mut addition: Addition) -> Result<Vec<u8>, ReadError> {
     let effects = cbor::write(&draft.effects);
     let before = addition.head.as_ref().map(|head| head.digest).unwrap_or_default();
     addition.fact.digest = running_digest(&before, draft.index, &effects);
     let bytes = cbor::write(&addition.fact);
-    add(draft, &addition, &bytes, effects);
-    bytes
+    add(draft, &addition, &bytes, effects)?;
+    Ok(bytes)
 }
 
 /// Adds a fact whose bytes are given to the draft's layer.
-pub(crate) fn add(draft: &mut Draft<'_>, addition: &Addition, bytes: &[u8], effects: Vec<u8>) {
-    add_derived(draft, addition, bytes, effects);
+///
+/// # Errors
+/// If the state cannot be read.
+pub(crate) fn add(draft: &mut Draft<'_>, addition: &Addition, bytes: &[u8], effects: Vec<u8>) -> Result<(), ReadError> {
+    add_derived(draft, addition, bytes, effects)?;
     let (number, index) = (draft.number, draft.index);
     let overlay = &mut draft.overlay;
     if index == 0 {
@@ -208,32 +235,51 @@ pub(crate) fn add(draft: &mut Draft<'_>, addition: &Addition, bytes: &[u8], effe
     overlay.put(Table::Log, fact_key(number, index), bytes.to_vec());
     overlay.put(Table::Arrivals, draft.arrival.to_be_bytes().to_vec(), fact_key(number, index));
     overlay.put(Table::Meta, NEXT_ARRIVAL.to_vec(), (draft.arrival + 1).to_be_bytes().to_vec());
+    Ok(())
 }
 
 /// Adds what follows from a fact beside its effects' own rows: the head, the effects' encoding, the request's index.
-pub(crate) fn add_derived(draft: &mut Draft<'_>, addition: &Addition, bytes: &[u8], effects: Vec<u8>) {
+///
+/// # Errors
+/// If the state cannot be read.
+pub(crate) fn add_derived(
+    draft: &mut Draft<'_>,
+    addition: &Addition,
+    bytes: &[u8],
+    effects: Vec<u8>,
+) -> Result<(), ReadError> {
     let fact = &addition.fact;
     let (number, index) = (draft.number, draft.index);
-    let head = Head {
-        object: addition.object,
-        rules: fact.opening.as_ref().map_or_else(|| addition.head.as_ref().map_or(0, |head| head.rules), |o| o.rules),
-        epoch: fact.epoch,
-        sequencer: match (&fact.opening, &addition.head) {
+    let (mut epoch, mut sequencer) = (
+        fact.epoch,
+        match (&fact.opening, &addition.head) {
             (Some(opening), _) => opening.sequencer,
             (None, Some(head)) => head.sequencer,
             (None, None) => unreachable!("the first fact of a log has an opening"),
         },
+    );
+    for effect in &draft.effects {
+        if let Effect::EpochBegan(next, host, _) = effect {
+            (epoch, sequencer) = (*next, *host);
+        }
+    }
+    let head = Head {
+        object: addition.object,
+        rules: fact.opening.as_ref().map_or_else(|| addition.head.as_ref().map_or(0, |head| head.rules), |o| o.rules),
+        epoch,
+        sequencer,
         index,
         hash: head_hash(&fact.previous, &fact_hash(bytes)),
         digest: fact.digest,
         log_time: fact.log_time,
     };
-    draft.set_head(&head);
+    draft.set_head(&head, fact.epoch)?;
     let overlay = &mut draft.overlay;
     overlay.put(Table::Derived, effects_key(number, index), effects);
     if let Some(request) = &addition.request {
         index::set_request(overlay, request, number, index);
     }
+    Ok(())
 }
 
 /// The object of a number.
@@ -247,7 +293,7 @@ pub fn object(read: &dyn Read, number: ObjectNumber) -> Result<Option<ObjectId>,
     }
 }
 
-/// The objects from a number on, at most `limit`.
+/// The objects from a number on that have a log here, of at most `limit` that ever had one.
 ///
 /// # Errors
 /// If the store cannot be read.
@@ -255,9 +301,12 @@ pub fn objects(read: &dyn Read, from: ObjectNumber, limit: usize) -> Result<Vec<
     let rows = read.range(Table::Objects, &from.to_be_bytes(), &[0xff; 5], Order::Rising, limit)?;
     let mut objects = Vec::with_capacity(rows.len());
     for (key, value) in rows {
-        let number = key.as_slice().try_into().map_err(|_| ReadError::damaged("the list of objects"))?;
+        let number: [u8; 4] = key.as_slice().try_into().map_err(|_| ReadError::damaged("the list of objects"))?;
         let object = cbor::read_own(&value).map_err(|_| ReadError::damaged("the list of objects"))?;
-        objects.push((ObjectNumber::from_be_bytes(number), object));
+        // One that ended for this host has no log here any more.
+        if read.get(Table::Ended, &number)?.is_none() {
+            objects.push((ObjectNumber::from_be_bytes(number), object));
+        }
     }
     Ok(objects)
 }

@@ -7,13 +7,15 @@
 
 use alloc::vec::Vec;
 
-use kwoon_keys::Digest;
 use kwoon_keys::id::RequestId;
+use kwoon_keys::{Digest, cbor};
 
 use crate::action::ObjectId;
 use crate::fact::Fact;
+use crate::forget;
 use crate::index;
 use crate::log;
+use crate::outbox::{self, Outgoing};
 use crate::replica::{self, FoldError};
 use crate::storage::{Batch, Order, Overlay, Read, ReadError, Table};
 
@@ -46,8 +48,18 @@ pub struct Rebuild {
     step_rows: usize,
     facts: u64,
     outcomes: u64,
-    last_outcome: Option<Vec<u8>>,
-    done: bool,
+    stage: Stage,
+}
+
+/// Which rows come next, and after which key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    /// What was kept of logs that are not here: before any fact, so that what a log brings forth again is known.
+    Kept(Option<Vec<u8>>),
+    Facts,
+    Outcomes(Option<Vec<u8>>),
+    Outbox(Option<Vec<u8>>),
+    Done,
 }
 
 impl Rebuild {
@@ -57,7 +69,7 @@ impl Rebuild {
     /// If there are none in a step.
     pub fn in_steps_of(step_rows: usize) -> Self {
         assert!(step_rows > 0, "a step goes on");
-        Self { step_rows, facts: 0, outcomes: 0, last_outcome: None, done: false }
+        Self { step_rows, facts: 0, outcomes: 0, stage: Stage::Kept(None) }
     }
 
     /// Facts folded so far.
@@ -72,7 +84,7 @@ impl Rebuild {
 
     /// Whether everything is rebuilt.
     pub fn is_done(&self) -> bool {
-        self.done
+        self.stage == Stage::Done
     }
 
     /// The rows of the derived table that come next. `read` holds the primary tables, and in the derived one exactly what
@@ -82,46 +94,92 @@ impl Rebuild {
     /// If a fact does not fold or the store cannot be read; the derived table is then to be dropped.
     pub fn step(&mut self, read: &dyn Read) -> Result<Batch, RebuildError> {
         let mut overlay = Overlay::new(read);
+        match self.stage.clone() {
+            Stage::Facts => self.step_facts(&mut overlay, read)?,
+            Stage::Kept(after) => {
+                let last = self.step_rows_of(&mut overlay, Table::Kept, after, |overlay, key, row| {
+                    let kept = cbor::read_own(row).map_err(|_| ReadError::damaged("a kept outcome"))?;
+                    forget::set_derived(overlay, &request_of(key)?, &kept)
+                })?;
+                self.stage = last.map_or(Stage::Facts, |last| Stage::Kept(Some(last)));
+            }
+            Stage::Outcomes(after) => {
+                let mut count = 0;
+                let last = self.step_rows_of(&mut overlay, Table::Outcomes, after, |overlay, key, _| {
+                    count += 1;
+                    index::set_receipt(overlay, &request_of(key)?);
+                    Ok(())
+                })?;
+                self.outcomes += count;
+                self.stage = last.map_or(Stage::Outbox(None), |last| Stage::Outcomes(Some(last)));
+            }
+            Stage::Outbox(after) => {
+                let last = self.step_rows_of(&mut overlay, Table::Outbox, after, |overlay, key, row| {
+                    let row: Outgoing = cbor::read_own(row).map_err(|_| ReadError::damaged("a row of the outbox"))?;
+                    outbox::set_derived(overlay, &row.carried.action()?, &row, key);
+                    Ok(())
+                })?;
+                self.stage = last.map_or(Stage::Done, |last| Stage::Outbox(Some(last)));
+            }
+            Stage::Done => {}
+        }
+        Ok(overlay.batch)
+    }
+
+    fn step_facts(&mut self, overlay: &mut Overlay<'_>, read: &dyn Read) -> Result<(), RebuildError> {
         let arrivals = log::arrivals(read, self.facts, self.step_rows)?;
         if arrivals.is_empty() {
             if log::next_arrival(read)? != self.facts {
                 return Err(ReadError::damaged("the order of arrival has an end missing").into());
             }
-            self.step_outcomes(&mut overlay)?;
-            return Ok(overlay.batch);
+            self.stage = Stage::Outcomes(None);
+            return Ok(());
         }
         let mut bytes = 0;
         for (arrival, number, index) in arrivals {
             if arrival != self.facts {
                 return Err(ReadError::damaged("the order of arrival has a gap").into());
             }
+            self.facts += 1;
+            // Of a log that ended for this host nothing is left but that it was there.
+            if forget::ended(read, number)?.is_some() {
+                continue;
+            }
             let fact = log::fact_bytes(read, number, index)?;
             let object = log::object(read, number)?.ok_or_else(|| ReadError::damaged("an object is missing"))?;
-            fold(&mut overlay, number, arrival, object, index, &fact)?;
-            self.facts += 1;
+            fold(overlay, number, arrival, object, index, &fact)?;
             bytes += fact.len();
             if bytes >= STEP_BYTES {
                 break;
             }
         }
-        Ok(overlay.batch)
-    }
-
-    fn step_outcomes(&mut self, overlay: &mut Overlay<'_>) -> Result<(), ReadError> {
-        let mut from = self.last_outcome.clone().unwrap_or_default();
-        if self.last_outcome.is_some() {
-            from.push(0);
-        }
-        let rows = overlay.range(Table::Outcomes, &from, &[0xff; 33], Order::Rising, self.step_rows)?;
-        self.done = rows.len() < self.step_rows;
-        for (key, _) in rows {
-            let request = key.as_slice().try_into().map_err(|_| ReadError::damaged("the key of an outcome"))?;
-            index::set_receipt(overlay, &RequestId(Digest(request)));
-            self.outcomes += 1;
-            self.last_outcome = Some(key);
-        }
         Ok(())
     }
+
+    /// Takes the rows of a table that come next; the key of the last, if there may be more after it.
+    fn step_rows_of(
+        &self,
+        overlay: &mut Overlay<'_>,
+        table: Table,
+        after: Option<Vec<u8>>,
+        mut each: impl FnMut(&mut Overlay<'_>, &[u8], &[u8]) -> Result<(), ReadError>,
+    ) -> Result<Option<Vec<u8>>, ReadError> {
+        let from = after.map(|mut key| {
+            key.push(0);
+            key
+        });
+        let rows = overlay.range(table, &from.unwrap_or_default(), &[0xff; 80], Order::Rising, self.step_rows)?;
+        let more = rows.len() == self.step_rows;
+        for (key, row) in &rows {
+            each(overlay, key, row)?;
+        }
+        Ok(rows.into_iter().next_back().filter(|_| more).map(|(key, _)| key))
+    }
+}
+
+fn request_of(key: &[u8]) -> Result<RequestId, ReadError> {
+    let request = key.try_into().map_err(|_| ReadError::damaged("the key of an outcome"))?;
+    Ok(RequestId(Digest(request)))
 }
 
 fn fold(

@@ -48,7 +48,7 @@ impl From<Rejection> for FoldError {
 /// See [`FoldError`].
 pub fn fold(overlay: &mut Overlay<'_>, number: ObjectNumber, bytes: &[u8]) -> Result<Vec<Effect>, FoldError> {
     let mut again = decide_again(overlay, number, log::next_arrival(overlay)?, bytes)?;
-    log::add(&mut again.draft, &again.addition, bytes, again.effects);
+    log::add(&mut again.draft, &again.addition, bytes, again.effects)?;
     let (effects, batch) = (again.draft.effects, again.draft.overlay.batch);
     overlay.absorb(batch);
     Ok(effects)
@@ -66,7 +66,7 @@ pub(crate) fn fold_stored(
     bytes: &[u8],
 ) -> Result<(), FoldError> {
     let mut again = decide_again(overlay, number, arrival, bytes)?;
-    log::add_derived(&mut again.draft, &again.addition, bytes, again.effects);
+    log::add_derived(&mut again.draft, &again.addition, bytes, again.effects)?;
     let batch = again.draft.overlay.batch;
     overlay.absorb(batch);
     Ok(())
@@ -155,10 +155,15 @@ fn check_deadlines(cells: &Cells<'_>, fact: &Fact) -> Result<(), FoldError> {
 /// # Errors
 /// [`Rejection::Seal`] if it is not the sequencer's, or seals another chain.
 pub fn check_seal(overlay: &Overlay<'_>, number: ObjectNumber, record: &[u8]) -> Result<Seal, FoldError> {
-    let head = Cells::new(overlay, number).head()?.ok_or(Rejection::Seal)?;
-    let seal = Seal::verify(record, &head.sequencer)?;
+    let cells = Cells::new(overlay, number);
+    let head = cells.head()?.ok_or(Rejection::Seal)?;
+    // A closed epoch's seals are its own sequencer's.
+    let epoch = Seal::read(record)?.epoch;
+    let held = cells.epoch(epoch)?.ok_or(Rejection::Seal)?;
+    let seal = Seal::verify(record, &held.sequencer)?;
+    let within = held.begins <= seal.index && held.ends.is_none_or(|ends| seal.index <= ends);
     let known = log::head_at(overlay, number, &head, seal.index)?;
-    let same = seal.object == head.object && seal.epoch == head.epoch && known == Some(seal.head);
+    let same = within && seal.object == head.object && seal.epoch == epoch && known == Some(seal.head);
     if same { Ok(seal) } else { Err(Rejection::Seal.into()) }
 }
 

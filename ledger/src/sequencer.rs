@@ -3,7 +3,7 @@
 //! It is fed one action after the other; each sees what the ones before it did. [`Sequencer::finish`] seals every log
 //! that was touched, once. Nothing is durable, and no seal may leave the host, before the batch is committed.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use kwoon_keys::id::AgentId;
@@ -13,15 +13,18 @@ use minicbor::bytes::ByteVec;
 use crate::action::{Action, ObjectId, SCHEMA, attempt_hash};
 use crate::derive::{Derived, Fault, Premises, derive, read_action_strict};
 use crate::effect::Effect;
-use crate::fact::{Cause, Evidence, Fact, Opening, Origin, Outcome, OutcomeRecord, OutcomeResult, RULES, Seal};
+use crate::fact::{
+    Cause, EpochChange, Evidence, Fact, Opening, Origin, Outcome, OutcomeRecord, OutcomeResult, RULES, Seal,
+};
 use crate::index::{self, List};
 use crate::limits::ACCOUNT_RECORDS_MAX;
 use crate::log::{self, Addition};
-use crate::refusal::{Code, Stop};
-use crate::rules::{Decision, assignment, memory};
+use crate::refusal::{Code, Stop, require};
+use crate::rules::{Decision, assignment, identity, memory};
 use crate::state::{Cells, ObjectNumber};
 use crate::storage::{Batch, Overlay, Read, ReadError, Table};
 use crate::time::Time;
+use crate::wanted;
 
 /// An action to be decided, with what the decision may take from other logs.
 #[derive(Clone, Debug)]
@@ -34,6 +37,15 @@ pub struct Candidate {
     pub evidence: Vec<Evidence>,
     /// Where the memory came from, if this action opens the log of one that was born of an entry.
     pub origin: Option<Origin>,
+    /// Identity records of the actor that came with the action: where this host does not know them, they count.
+    pub records: Vec<ByteVec>,
+}
+
+impl Candidate {
+    /// A signed action on a log, with nothing beside it.
+    pub fn of(object: ObjectId, signed: Vec<u8>) -> Self {
+        Self { object, signed, evidence: Vec::new(), origin: None, records: Vec::new() }
+    }
 }
 
 /// What became of a candidate that was not refused.
@@ -69,12 +81,45 @@ pub struct Sequencer<'a> {
     host: &'a KeyPair,
     now: Time,
     unsealed: BTreeSet<ObjectNumber>,
+    /// Logs whose time stands still, and where.
+    held: BTreeMap<ObjectNumber, Time>,
+    /// Whether it only foresees what other sequencers would decide.
+    foresees: bool,
 }
 
 impl<'a> Sequencer<'a> {
     /// A new batch over a committed state, at a time.
     pub fn new(base: &'a dyn Read, host: &'a KeyPair, now: Time) -> Self {
-        Self { overlay: Overlay::new(base), host, now, unsealed: BTreeSet::new() }
+        let (unsealed, held) = (BTreeSet::new(), BTreeMap::new());
+        Self { overlay: Overlay::new(base), host, now, unsealed, held, foresees: false }
+    }
+
+    /// Decides as the sequencers of other hosts' logs would at this time, over a state, into a layer that is then to be
+    /// dropped: no deadline comes, and nothing is sealed.
+    pub fn foreseeing(base: &'a dyn Read, host: &'a KeyPair, now: Time) -> Self {
+        Self { foresees: true, ..Self::new(base, host, now) }
+    }
+
+    /// Lets the time of a log stand still from here on: no deadline of it comes, and what is sealed in it is sealed then.
+    pub fn hold(&mut self, number: ObjectNumber, time: Time) {
+        self.held.insert(number, time);
+    }
+
+    /// Lets the time of a log go on.
+    pub fn go_on(&mut self, number: ObjectNumber) {
+        self.held.remove(&number);
+    }
+
+    fn time_of(&self, number: ObjectNumber) -> Time {
+        self.held.get(&number).copied().unwrap_or(self.now)
+    }
+
+    /// Whether this host appends to a log in its present epoch.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn is_own(&self, number: ObjectNumber) -> Result<bool, ReadError> {
+        log::is_ordered_by(&self.overlay, &self.host.public(), number)
     }
 
     /// Seals every deadline that has come by now, in all logs of this host, in the order in which they came (L4.3).
@@ -83,10 +128,16 @@ impl<'a> Sequencer<'a> {
     /// # Errors
     /// If the store cannot be read at all.
     pub fn expire(&mut self, limit: usize) -> Result<Vec<ReadError>, ReadError> {
-        let (mut count, mut failed, mut failures) = (0, BTreeSet::new(), Vec::new());
+        let (mut count, mut failures) = (0, Vec::new());
+        let mut failed: BTreeSet<ObjectNumber> = self.held.keys().copied().collect();
         while count < limit {
-            let next = index::next_due(&self.overlay, &failed)?;
+            let next = index::next_due(&self.overlay, &self.host.public(), &failed)?;
             let Some((due, number)) = next.filter(|(due, _)| *due <= self.now) else { break };
+            if !self.is_own(number)? {
+                // It is not known here yet what became of it.
+                failed.insert(number);
+                continue;
+            }
             match self.expire_log(number, due) {
                 Ok(sealed) if sealed > 0 => count += sealed,
                 Ok(_) => {
@@ -137,8 +188,10 @@ impl<'a> Sequencer<'a> {
         allows: impl FnOnce(&dyn Read, &Sealed) -> Result<(), Stop>,
     ) -> Result<Sealed, Stop> {
         let known = index::number(&self.overlay, &candidate.object)?;
-        if let Some(number) = known {
-            self.expire_log(number, self.now)?;
+        if let Some(number) = known.filter(|_| !self.foresees) {
+            // Only its own sequencer appends to a log.
+            require(self.is_own(number)?, Code::SequencerUnreachable)?;
+            self.expire_log(number, self.time_of(number))?;
         }
         let action = read_action_strict(&candidate.signed).map_err(|rejection| refused(Fault::Rejected(rejection)))?;
         // What belongs to the action alone is laid over the batch, and dropped if it is refused.
@@ -147,13 +200,17 @@ impl<'a> Sequencer<'a> {
             host: self.host,
             now: self.now,
             unsealed: BTreeSet::new(),
+            held: self.held.clone(),
+            foresees: self.foresees,
         };
         let signed = ByteVec::from(candidate.signed.clone());
         let sealed = layer.act_in_layer(known, candidate, &action).map_err(refused)?;
         allows(&layer.overlay, &sealed)?;
         if sealed.existing {
             // L2.4: without any new effect, so an account that entered for the decision does not stay either.
-            self.record_existing(&action, &signed, &sealed)?;
+            if !self.foresees {
+                self.record_existing(&action, &signed, &sealed)?;
+            }
             return Ok(sealed);
         }
         let Sequencer { overlay, unsealed, .. } = layer;
@@ -174,10 +231,12 @@ impl<'a> Sequencer<'a> {
         let (number, opening) = match known {
             Some(number) => {
                 if let Some(actor) = action.agent() {
-                    self.update_account(number, actor)?;
+                    self.update_account(number, actor, &candidate.records)?;
                 }
                 (number, None)
             }
+            // An object is created on its own host alone.
+            None if self.foresees => return Err(Code::SequencerUnreachable.into()),
             None => {
                 let creator = match action.agent() {
                     Some(actor) => log::identity_records(&self.overlay, &actor, 0)?,
@@ -207,11 +266,19 @@ impl<'a> Sequencer<'a> {
         }
     }
 
-    /// Brings the actor's account in a log up to what this host knows of it.
-    fn update_account(&mut self, number: ObjectNumber, agent: AgentId) -> Result<(), Fault> {
+    /// Brings the actor's account in a log up to what this host knows of it, and to what came with its action.
+    fn update_account(&mut self, number: ObjectNumber, agent: AgentId, given: &[ByteVec]) -> Result<(), Fault> {
         let cells = Cells::new(&self.overlay, number);
         let version = cells.account(&agent)?.map_or(0, |account| account.version);
-        let records = log::identity_records(&self.overlay, &agent, version)?;
+        let mut records = log::identity_records(&self.overlay, &agent, version)?;
+        let mut known = version + records.len() as u64;
+        for record in given {
+            let (action, _) = identity::read_record(record)?;
+            if identity::version_of(&action) == known.checked_add(1) {
+                known += 1;
+                records.push(record.clone());
+            }
+        }
         for records in records.chunks(ACCOUNT_RECORDS_MAX) {
             let cells = Cells::new(&self.overlay, number);
             let head = cells.head()?.ok_or_else(|| ReadError::damaged("a log without a head"))?;
@@ -255,7 +322,7 @@ impl<'a> Sequencer<'a> {
         let outcome = log::outcome(&self.overlay, memory, index)?.ok_or(Code::Internal)?;
         let (number, opening) = match index::number(&self.overlay, publication)? {
             Some(number) => {
-                self.update_account(number, author)?;
+                self.update_account(number, author, &[])?;
                 (number, None)
             }
             None => {
@@ -270,6 +337,15 @@ impl<'a> Sequencer<'a> {
         Ok(())
     }
 
+    /// Notes in the logs of this sequencer what it has learned of an agent whose identity another host orders, if that
+    /// ends something there (A3).
+    ///
+    /// # Errors
+    /// If the store cannot be read, or a thread does not take the account.
+    pub fn learn(&mut self, agent: AgentId) -> Result<(), Stop> {
+        self.end_memberships(agent).map_err(refused)
+    }
+
     /// A3: one fact in each thread of the agent that this host sequences.
     fn end_memberships(&mut self, agent: AgentId) -> Result<(), Fault> {
         let (own, owner) = (self.host.public(), index::owner(&agent));
@@ -278,10 +354,9 @@ impl<'a> Sequencer<'a> {
         loop {
             let (page, next) = index::list_page(&self.overlay, List::Threads, &owner, cursor, 64, arrivals)?;
             for number in page {
-                let head = Cells::new(&self.overlay, number).head()?;
-                if head.is_some_and(|head| head.sequencer == own) {
-                    self.expire_log(number, self.now)?;
-                    self.update_account(number, agent)?;
+                if log::is_ordered_by(&self.overlay, &own, number)? {
+                    self.expire_log(number, self.time_of(number))?;
+                    self.update_account(number, agent, &[])?;
                 }
             }
             // The walk goes on behind the rows that are gone by now, and past the threads of other sequencers.
@@ -297,7 +372,7 @@ impl<'a> Sequencer<'a> {
         let Link { cause, evidence, opening, at } = link;
         let head = Cells::new(&self.overlay, number).head()?;
         // Log time never goes back.
-        let at = head.as_ref().map_or(self.now, |head| head.log_time.max(at.unwrap_or(self.now)));
+        let at = head.as_ref().map_or(self.now, |head| head.log_time.max(at.unwrap_or(self.time_of(number))));
         let mut draft = log::draft(&self.overlay, number, head.as_ref(), at)?;
         let premises =
             Premises { object, head: head.as_ref(), opening: opening.as_ref(), cause: &cause, evidence: &evidence };
@@ -317,9 +392,13 @@ impl<'a> Sequencer<'a> {
             digest: Digest::default(),
             opening,
         };
-        log::close(&mut draft, Addition { object, head, fact, request });
+        log::close(&mut draft, Addition { object, head, fact, request })?;
+        let moved = draft.effects.iter().any(|effect| matches!(effect, Effect::EpochBegan(..)));
         let batch = draft.overlay.batch;
         self.overlay.absorb(batch);
+        if moved && Cells::new(&self.overlay, number).readers(&self.host.public())? == 0 {
+            wanted::set_leaving(&mut self.overlay, number, true);
+        }
         self.unsealed.insert(number);
         Ok(decision)
     }
@@ -340,7 +419,9 @@ impl<'a> Sequencer<'a> {
             result: OutcomeResult::Existing(sealed.index),
         };
         let outcome = cose::sign(RecordKind::Outcome, &cbor::write(&outcome), self.host);
-        let record = OutcomeRecord { outcome: outcome.into(), action: signed.clone() };
+        let made_by = log::action_of(&log::fact(&self.overlay, sealed.number, sealed.index)?);
+        let made_by = made_by.map(|action| action.request());
+        let record = OutcomeRecord { outcome: outcome.into(), action: signed.clone(), made_by };
         let request = action.request();
         self.overlay.put(Table::Outcomes, request.as_bytes().to_vec(), cbor::write(&record));
         index::set_receipt(&mut self.overlay, &request);
@@ -352,19 +433,46 @@ impl<'a> Sequencer<'a> {
     /// # Errors
     /// If the store cannot be read.
     pub fn seal(&mut self, number: ObjectNumber) -> Result<(), ReadError> {
+        self.seal_at(number, None)
+    }
+
+    /// Gives the seal of a log's head again, with the time that the log has come to by now: the sequencer's word that
+    /// nothing else was sealed until then. Deadlines that have come are sealed first.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn state_again(&mut self, number: ObjectNumber) -> Result<(), ReadError> {
+        let time = self.time_of(number);
+        self.expire_log(number, time)?;
+        self.seal_at(number, Some(time))
+    }
+
+    fn seal_at(&mut self, number: ObjectNumber, time: Option<Time>) -> Result<(), ReadError> {
         let head = Cells::new(&self.overlay, number).head()?;
         let head = head.ok_or_else(|| ReadError::damaged("a log without a head"))?;
+        // After a fact by which an epoch ended, the seal is still of that epoch.
+        let epoch = log::fact(&self.overlay, number, head.index)?.epoch;
         let seal = Seal {
             schema: SCHEMA,
             object: head.object,
-            epoch: head.epoch,
+            epoch,
             index: head.index,
             head: head.hash,
-            log_time: head.log_time,
+            log_time: time.map_or(head.log_time, |time| head.log_time.max(time)),
             wall_time: self.now,
         };
-        self.overlay.put(Table::Seals, log::seal_key(number, head.epoch, head.index), seal.sign(self.host));
+        self.overlay.put(Table::Seals, log::seal_key(number, epoch, head.index), seal.sign(self.host));
         self.unsealed.remove(&number);
+        Ok(())
+    }
+
+    /// Hands a log over: the two hosts' voices say so.
+    ///
+    /// # Errors
+    /// If the voices do not fit the log.
+    pub fn hand_over(&mut self, number: ObjectNumber, change: EpochChange) -> Result<(), Stop> {
+        let head = Cells::new(&self.overlay, number).head()?.ok_or(Code::Internal)?;
+        self.append(number, head.object, Link::of(Cause::Epoch(change))).map_err(refused)?;
         Ok(())
     }
 

@@ -58,6 +58,27 @@ pub enum Cell {
     Due = 15,
     /// Agent: how many unended obligations and offers it caused.
     Caused = 16,
+    /// Host: how many agents live there that may read the object.
+    Readers = 17,
+    /// Host: index of the fact that ended the last right to read on it.
+    Departed = 18,
+    /// Epoch: [`Epoch`].
+    Epoch = 19,
+}
+
+/// One epoch of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Epoch {
+    /// Who appends in it.
+    #[n(0)]
+    pub sequencer: PublicKey,
+    /// Index of its first fact.
+    #[n(1)]
+    pub begins: u64,
+    /// Index of its last fact, once it is closed.
+    #[n(2)]
+    pub ends: Option<u64>,
 }
 
 /// The key of a cell.
@@ -69,6 +90,13 @@ pub fn cell_key(number: ObjectNumber, cell: Cell, parts: &[&[u8]]) -> Vec<u8> {
     for part in parts {
         key.extend_from_slice(part);
     }
+    key
+}
+
+/// The beginning of the keys of all cells of a log.
+pub fn cell_prefix(number: ObjectNumber) -> Vec<u8> {
+    let mut key = alloc::vec![CELLS];
+    key.extend_from_slice(&number.to_be_bytes());
     key
 }
 
@@ -328,6 +356,17 @@ impl Assignment {
     }
 }
 
+/// How far a host may read a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Not at all.
+    Nothing,
+    /// The right ended with the fact of this index: that fact, and nothing after.
+    Ended(u64),
+    /// All of it.
+    Whole,
+}
+
 /// The cells of one log in one state of the store.
 #[derive(Clone, Copy)]
 pub struct Cells<'a> {
@@ -521,6 +560,47 @@ impl<'a> Cells<'a> {
         let entry = number_at_end(key)?;
         let time = number_at_end(&key[..8])?;
         Ok(Some((Time(time), entry)))
+    }
+
+    /// One epoch of the log.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn epoch(&self, epoch: u64) -> Result<Option<Epoch>, ReadError> {
+        self.load(Cell::Epoch, &[&epoch.to_be_bytes()])
+    }
+
+    /// How many agents live on a host that may read the object.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn readers(&self, host: &PublicKey) -> Result<u64, ReadError> {
+        Ok(self.load(Cell::Readers, &[&host.0])?.unwrap_or(0))
+    }
+
+    /// The hosts on which agents live that may read the object.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn reader_hosts(&self) -> Result<Vec<PublicKey>, ReadError> {
+        let keys = self.keys(Cell::Readers, &[], usize::MAX)?;
+        let hosts = keys.into_iter().map(|key| key.try_into().map(PublicKey));
+        hosts.collect::<Result<_, _>>().map_err(|_| ReadError::damaged("the key of a reading host"))
+    }
+
+    /// How far a host may read the log: to its head, or to the fact that ended the last right there; not at all if there
+    /// never was one (section 9).
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn reach(&self, host: &PublicKey) -> Result<Reach, ReadError> {
+        if self.readers(host)? > 0 {
+            return Ok(Reach::Whole);
+        }
+        Ok(match self.load(Cell::Departed, &[&host.0])? {
+            Some(index) => Reach::Ended(index),
+            None => Reach::Nothing,
+        })
     }
 
     /// How many unended obligations and offers an agent caused here.

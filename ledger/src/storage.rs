@@ -4,7 +4,7 @@
 //! implement them. Nothing in this module does I/O.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::{BTreeMap, btree_map};
+use alloc::collections::{BTreeMap, BTreeSet, btree_map};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -29,6 +29,18 @@ pub enum Table {
     Envelopes,
     /// Records from elsewhere that this version does not know, kept as they came (EV.3). Primary; in no log.
     Quarantine,
+    /// Object, agent and request to an action without an outcome, of this host's agents or passed on for others. Primary.
+    Outbox,
+    /// Object number and attempt to a refusal that another host was told, until the attempt expires. Primary.
+    Refusals,
+    /// Host id to what this host knows of another host. Primary.
+    Peers,
+    /// What is to be fetched from other hosts: contents by the fact that commits to them, and objects. Primary.
+    Wanted,
+    /// Object number to where its log ended for this host, whose right to it ended. Primary.
+    Ended,
+    /// Request id to the sealed end of an action of this host's agents in such a log. Primary.
+    Kept,
     /// Single values: format version, last recorded time, next numbers, choices of the owner. Primary.
     Meta,
     /// Everything that follows from the tables above: object states, indexes, the turn. May be dropped and rebuilt.
@@ -37,7 +49,7 @@ pub enum Table {
 
 impl Table {
     /// Every table, in the order of the variants.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 15] = [
         Self::Objects,
         Self::Log,
         Self::Seals,
@@ -45,6 +57,12 @@ impl Table {
         Self::Outcomes,
         Self::Envelopes,
         Self::Quarantine,
+        Self::Outbox,
+        Self::Refusals,
+        Self::Peers,
+        Self::Wanted,
+        Self::Ended,
+        Self::Kept,
         Self::Meta,
         Self::Derived,
     ];
@@ -59,6 +77,12 @@ impl Table {
             Self::Outcomes => "outcomes",
             Self::Envelopes => "envelopes",
             Self::Quarantine => "quarantine",
+            Self::Outbox => "outbox",
+            Self::Refusals => "refusals",
+            Self::Peers => "peers",
+            Self::Wanted => "wanted",
+            Self::Ended => "ended",
+            Self::Kept => "kept",
             Self::Meta => "meta",
             Self::Derived => "derived",
         }
@@ -219,6 +243,8 @@ pub struct Batch {
     pub rows: Rows,
     /// Content, on disk before the rows.
     pub content: BTreeMap<Digest, (Salt, Vec<u8>)>,
+    /// Content that is held no longer, by its hash.
+    pub dropped: BTreeSet<Digest>,
     /// Keys of new instances, in their key files before the rows.
     pub keys: Vec<InstanceKeys>,
 }
@@ -226,13 +252,14 @@ pub struct Batch {
 impl Batch {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.content.is_empty() && self.keys.is_empty()
+        self.rows.is_empty() && self.content.is_empty() && self.dropped.is_empty() && self.keys.is_empty()
     }
 
     /// What of this batch can be read over a state before it was committed: all but keys, which no store gives back.
     #[must_use]
     pub fn readable(&self) -> Self {
-        Self { rows: self.rows.clone(), content: self.content.clone(), keys: Vec::new() }
+        let (rows, content, dropped) = (self.rows.clone(), self.content.clone(), self.dropped.clone());
+        Self { rows, content, dropped, keys: Vec::new() }
     }
 }
 
@@ -254,6 +281,10 @@ impl<'a> Overlay<'a> {
         Self { base, batch }
     }
 
+    fn layer(&self) -> Layer<'_> {
+        Layer { base: self.base, batch: &self.batch }
+    }
+
     /// Sets a value.
     pub fn put(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {
         self.batch.rows.insert((table, key), Some(value));
@@ -266,7 +297,14 @@ impl<'a> Overlay<'a> {
 
     /// Adds content under its commitment.
     pub fn put_content(&mut self, commitment: &Commitment, salt: Salt, bytes: Vec<u8>) {
+        self.batch.dropped.remove(&commitment.hash);
         self.batch.content.insert(commitment.hash, (salt, bytes));
+    }
+
+    /// Removes content.
+    pub fn drop_content(&mut self, hash: &Digest) {
+        self.batch.content.remove(hash);
+        self.batch.dropped.insert(*hash);
     }
 
     /// Adds the changes of a layer above this one.
@@ -274,12 +312,41 @@ impl<'a> Overlay<'a> {
         for (rows, above) in self.batch.rows.0.iter_mut().zip(above.rows.0) {
             rows.extend(above);
         }
-        self.batch.content.extend(above.content);
+        for hash in above.dropped {
+            self.drop_content(&hash);
+        }
+        for (hash, content) in above.content {
+            self.batch.dropped.remove(&hash);
+            self.batch.content.insert(hash, content);
+        }
         self.batch.keys.extend(above.keys);
     }
 }
 
 impl Read for Overlay<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        self.layer().get(table, key)
+    }
+
+    fn range(&self, table: Table, from: &[u8], to: &[u8], order: Order, limit: usize) -> Result<Vec<Row>, ReadError> {
+        self.layer().range(table, from, to, order, limit)
+    }
+
+    fn content(&self, hash: &Digest) -> Result<Option<(Salt, Vec<u8>)>, ReadError> {
+        self.layer().content(hash)
+    }
+}
+
+/// A state as it is with changes over it that are kept elsewhere.
+#[derive(Clone, Copy)]
+pub struct Layer<'a> {
+    /// The state.
+    pub base: &'a dyn Read,
+    /// The changes.
+    pub batch: &'a Batch,
+}
+
+impl Read for Layer<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
         match self.batch.rows.get(table, key) {
             Some(value) => Ok(value.clone()),
@@ -314,6 +381,7 @@ impl Read for Overlay<'_> {
     fn content(&self, hash: &Digest) -> Result<Option<(Salt, Vec<u8>)>, ReadError> {
         match self.batch.content.get(hash) {
             Some(content) => Ok(Some(content.clone())),
+            None if self.batch.dropped.contains(hash) => Ok(None),
             None => self.base.content(hash),
         }
     }

@@ -1,10 +1,15 @@
 //! Who may read what (section 9). One place for every read; knowing an id grants nothing (V10).
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use kwoon_keys::Digest;
 use kwoon_keys::id::{AgentId, MemoryId};
 
 use crate::action::{ObjectId, Pin, Version};
-use crate::effect::Exit;
+use crate::effect::{Effect, EntryPosted, Exit};
+use crate::fact::{Fact, Origin};
+use crate::forget::{self, Kept};
 use crate::index::{self, IdKind, Place};
 use crate::log;
 use crate::rules::memory::{blind, blind_of, publication_id};
@@ -27,9 +32,50 @@ pub struct OwnMemory {
     pub memory: Memory,
     /// Its log; none while it exists by the outcome of an entry alone.
     pub number: Option<ObjectNumber>,
-    /// The thread and the entry that brought it forth, if it has no log yet.
-    pub born: Option<(ObjectNumber, u64)>,
+    /// What brought it forth, if it has no log yet.
+    pub born: Option<Birth>,
 }
+
+/// What brought a memory forth that has no log of its own yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Birth {
+    /// An entry of a thread, by number.
+    Entry(ObjectNumber, u64),
+    /// An entry of a thread that is not here: what was kept of it.
+    Kept(Box<Kept>),
+}
+
+impl Birth {
+    /// The outcome by which the memory exists, and who sealed it; none while no seal covers the entry.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn origin(&self, read: &dyn Read) -> Result<Option<Origin>, ReadError> {
+        match self {
+            Self::Kept(kept) => Ok(Some(Origin { outcome: kept.outcome.clone(), sequencer: kept.sequencer })),
+            Self::Entry(thread, entry) => {
+                let cells = Cells::new(read, *thread);
+                let posted = cells.entry(*entry)?.ok_or_else(|| ReadError::damaged(NO_ENTRY))?;
+                let Some(outcome) = log::outcome(read, *thread, posted.index)? else { return Ok(None) };
+                let sequencer = log::sealed_by(read, *thread, posted.index)?;
+                Ok(Some(Origin { outcome, sequencer }))
+            }
+        }
+    }
+
+    fn posted(&self) -> Result<(Fact, EntryPosted), ReadError> {
+        let damaged = || ReadError::damaged(NO_ENTRY);
+        let Self::Kept(kept) = self else { return Err(damaged()) };
+        let (fact, effects) = kept.outcome.verify(&kept.sequencer).map_err(|_| damaged())?;
+        let posted = effects.into_iter().find_map(|effect| match effect {
+            Effect::EntryPosted(posted) => Some(posted),
+            _ => None,
+        });
+        Ok((fact, posted.ok_or_else(damaged)?))
+    }
+}
+
+const NO_ENTRY: &str = "the entry of a memory is missing";
 
 impl OwnMemory {
     /// A version, if there is one.
@@ -37,16 +83,16 @@ impl OwnMemory {
     /// # Errors
     /// If the store cannot be read.
     pub fn version(&self, read: &dyn Read, version: u64) -> Result<Option<Version>, ReadError> {
-        match (self.number, self.born) {
+        let pinned = |text, summary| Version { text, title: None, summary, tags: Vec::new() };
+        match (self.number, &self.born) {
             (Some(number), _) => Cells::new(read, number).version(version),
-            (None, Some((thread, entry))) if version == 1 => {
-                let entry = Cells::new(read, thread).entry(entry)?;
-                Ok(entry.map(|entry| Version {
-                    text: entry.pin.text,
-                    title: None,
-                    summary: entry.summary,
-                    tags: alloc::vec::Vec::new(),
-                }))
+            (None, Some(Birth::Entry(thread, entry))) if version == 1 => {
+                let entry = Cells::new(read, *thread).entry(*entry)?;
+                Ok(entry.map(|entry| pinned(entry.pin.text, entry.summary)))
+            }
+            (None, Some(birth @ Birth::Kept(_))) if version == 1 => {
+                let (_, posted) = birth.posted()?;
+                Ok(Some(pinned(posted.pin.text, posted.summary)))
             }
             _ => Ok(None),
         }
@@ -59,13 +105,16 @@ impl OwnMemory {
     /// # Errors
     /// If the store cannot be read.
     pub fn blind(&self, read: &dyn Read) -> Result<Digest, ReadError> {
-        let blind = match (self.number, self.born) {
+        let blind = match (self.number, &self.born) {
             (Some(number), _) => blind_of(&log::fact(read, number, 0)?),
-            (None, Some((thread, entry))) => {
-                let cells = Cells::new(read, thread);
-                let entry =
-                    cells.entry(entry)?.ok_or_else(|| ReadError::damaged("the entry of a memory is missing"))?;
+            (None, Some(Birth::Entry(thread, entry))) => {
+                let cells = Cells::new(read, *thread);
+                let entry = cells.entry(*entry)?.ok_or_else(|| ReadError::damaged(NO_ENTRY))?;
                 Some(blind(&entry.request, cells.thread()?.thread.as_bytes()))
+            }
+            (None, Some(birth @ Birth::Kept(_))) => {
+                let (fact, posted) = birth.posted()?;
+                Some(blind(&posted.request, fact.object.digest().as_bytes()))
             }
             (None, None) => None,
         };
@@ -88,19 +137,30 @@ pub fn memory(read: &dyn Read, reader: &AgentId, short: &index::Short) -> Result
         }
         Some(Place::Born(thread, entry, id)) => {
             let posted = Cells::new(read, thread).entry(entry)?;
-            let posted = posted.ok_or_else(|| ReadError::damaged("the entry of a memory is missing"))?;
+            let posted = posted.ok_or_else(|| ReadError::damaged(NO_ENTRY))?;
             if posted.author != *reader {
                 return Ok(None);
             }
-            let (version, public, published, withdrawn) = (1, false, false, false);
-            let memory = Memory { memory: id, author: *reader, version, public, published, withdrawn };
-            let born = Some((thread, entry));
-            return Ok(Some(MemoryView::Own(OwnMemory { memory, number: None, born })));
+            return Ok(Some(MemoryView::Own(newborn(id, reader, Birth::Entry(thread, entry)))));
+        }
+        Some(Place::Kept(id, request)) => {
+            let kept = forget::kept(read, &request)?.ok_or_else(|| ReadError::damaged(NO_ENTRY))?;
+            let birth = Birth::Kept(Box::new(kept));
+            if birth.posted()?.1.author == *reader {
+                return Ok(Some(MemoryView::Own(newborn(id, reader, birth))));
+            }
+            id
         }
         Some(Place::Assignment(..)) | None => return Ok(None),
     };
     let publication = publication(read, &id)?.filter(|publication| publication.current.is_some());
     Ok(publication.map(MemoryView::Public))
+}
+
+fn newborn(memory: MemoryId, author: &AgentId, birth: Birth) -> OwnMemory {
+    let (version, public, published, withdrawn) = (1, false, false, false);
+    let memory = Memory { memory, author: *author, version, public, published, withdrawn };
+    OwnMemory { memory, number: None, born: Some(birth) }
 }
 
 /// What the public side of a memory says, as far as this host knows.

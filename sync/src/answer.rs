@@ -182,12 +182,15 @@ fn boundary(text: &str, offset: usize) -> usize {
 pub enum Standing {
     /// A fact.
     Sealed,
+    /// Without an outcome: kept, shown and passed on, but no fact.
+    Pending,
 }
 
 impl Standing {
     fn name(self) -> &'static str {
         match self {
             Self::Sealed => "sealed",
+            Self::Pending => "pending",
         }
     }
 }
@@ -294,6 +297,8 @@ impl Answer {
         let mut envelope = json!({"ok": true, "standing": self.standing.name()});
         if let Some(receipt) = &self.receipt {
             envelope["receipt"] = receipt.json();
+        } else if self.standing == Standing::Pending {
+            envelope["receipt"] = Value::Null;
         }
         envelope["result"] = self.result.clone();
         match &self.secret {

@@ -5,6 +5,7 @@ use core::cell::Cell;
 use core::fmt;
 use std::borrow::Cow;
 
+use kwoon_keys::PublicKey;
 use kwoon_keys::id::{AgentId, AssignmentId, MemoryId, PublicationId, QuarantineId, ReceiptId, RequestId, ThreadId};
 use kwoon_ledger::action::{MediaType, Role};
 use kwoon_ledger::index::Short;
@@ -237,6 +238,20 @@ references! {
     /// A record in quarantine.
     QuarantineRef(QuarantineId), "the id of a record in quarantine: qua_ and 26 characters";
 }
+
+/// Another host, by its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRef(pub PublicKey);
+
+const HOST: &str = "a host id: 64 hex digits";
+
+impl<'de> Deserialize<'de> for HostRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, HOST, PublicKey::read).map(Self)
+    }
+}
+
+schema!(HostRef, "HostRef", json_schema!({"type": "string", "pattern": "^[0-9a-f]{64}$", "description": HOST}));
 
 /// An object that has a log or a working set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

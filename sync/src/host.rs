@@ -5,7 +5,7 @@
 //! it may be told before that is done, so [`Replies`] are given for a commit. While one round is being committed, the next
 //! may be decided, over the state that the first will leave; if the first is not committed then, neither is the second.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use kwoon_keys::Digest;
@@ -14,17 +14,21 @@ use kwoon_ledger::clock;
 use kwoon_ledger::index;
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::refusal::{Refusal, Stop};
+use kwoon_ledger::state::ObjectNumber;
 use kwoon_ledger::storage::{Batch, Read, ReadError, Table};
 use kwoon_ledger::time::{Duration, Time};
+use kwoon_ledger::wanted;
 
 use crate::answer::{Answer, internal};
 use crate::argument::Arguments;
 use crate::check::Finding;
+use crate::intake::{Delivery, Received};
 use crate::keyring::Keyring;
 use crate::operations::Operation;
 use crate::rate::Rates;
 use crate::round::Round;
 use crate::view::Caller;
+use crate::window::{self, Window};
 
 const LAST_TIME: &[u8] = b"last_time";
 const MARK: &[u8] = b"home_mark";
@@ -49,8 +53,33 @@ pub struct Request {
     pub finding: Option<Finding>,
 }
 
-/// A reply, and to which of the requests.
-pub type Reply<T> = (T, Result<Answer, Refusal>);
+/// What a round is made of.
+pub enum Work {
+    /// A call of an operation that acts.
+    Call(Box<Request>),
+    /// What another host sent.
+    Delivery(Box<Delivery>),
+    /// Where other hosts find this one, from now on.
+    Addresses(Vec<String>),
+}
+
+impl From<Request> for Work {
+    fn from(request: Request) -> Self {
+        Self::Call(Box::new(request))
+    }
+}
+
+/// What comes of a piece of work.
+#[derive(Debug)]
+pub enum Done {
+    /// Of a call.
+    Answer(Box<Answer>),
+    /// Of what another host sent, or of what has no answer.
+    Received(Received),
+}
+
+/// A reply, and to which of the pieces of work.
+pub type Reply<T> = (T, Result<Done, Refusal>);
 
 /// Why a host that was copied or restored seals nothing until its owner confirms the home.
 const RESTORED: &str = "home_restored";
@@ -85,6 +114,10 @@ pub struct Host {
     rates: Rates,
     guard: Guard,
     mark: Digest,
+    /// Logs that wait for hosts whose deadlines passed while this one was down; nothing before that was looked at.
+    windows: Option<BTreeMap<ObjectNumber, Window>>,
+    /// Where other hosts find this one.
+    addresses: Vec<String>,
     /// Whether the store holds the mark.
     is_marked: bool,
     /// Rounds that were decided and are not committed yet, the oldest first.
@@ -145,6 +178,8 @@ impl Host {
             rates: Rates::default(),
             guard: Guard { last_time, restored },
             mark,
+            windows: None,
+            addresses: Vec::new(),
             is_marked: marked.is_some(),
             rounds: VecDeque::new(),
             troubles: Vec::new(),
@@ -162,6 +197,11 @@ impl Host {
         Arc::clone(&self.limits)
     }
 
+    /// How the changes of this host are counted: another wherever its store is a copy.
+    pub fn counting(&self) -> Digest {
+        Digest::of("kwoon 1 counting", &[self.mark.as_bytes()])
+    }
+
     /// What decides whether the host seals.
     pub fn guard(&self) -> Guard {
         self.guard
@@ -177,10 +217,11 @@ impl Host {
         if self.guard.sealing(now).is_err() || self.is_troubled {
             return Ok(record);
         }
-        Ok(match index::next_due(read, &BTreeSet::new())? {
-            Some((due, _)) => due.clamp(now, record),
-            None => record,
-        })
+        let mut waiting: BTreeSet<_> = self.windows.iter().flatten().map(|(number, _)| *number).collect();
+        waiting.extend(wanted::all_behind(read)?);
+        let due = index::next_due(read, &self.keyring.host.public(), &waiting)?.map(|(due, _)| due);
+        let ends = self.windows.iter().flatten().map(|(_, window)| window.until);
+        Ok(due.into_iter().chain(ends).min().map_or(record, |due| due.clamp(now, record)))
     }
 
     /// Takes requests for as long as there are any: decides them in this order, after the deadlines that have come, and says
@@ -193,7 +234,7 @@ impl Host {
         &mut self,
         read: &dyn Read,
         now: Time,
-        requests: impl IntoIterator<Item = (T, Request)>,
+        work: impl IntoIterator<Item = (T, impl Into<Work>)>,
     ) -> Taken<T> {
         assert!(self.rounds.len() < 2, "a round is ended before the second after it begins");
         let keyring = Arc::clone(&self.keyring);
@@ -202,19 +243,50 @@ impl Host {
         let recorded_before = self.rounds.iter().rev().find_map(|round| round.recorded).or(self.guard.last_time);
         let guard = Guard { last_time: recorded_before, ..self.guard };
         let sealing = guard.sealing(now);
-        let mut round = Round::new(read, &keyring, &limits, &mut self.rates, guard, now);
-        let expired = if sealing.is_ok() { round.sequencer.expire(EXPIRIES_PER_ROUND) } else { Ok(Vec::new()) };
         let mut troubles = Vec::new();
+        let mut windows = self.windows.take();
+        // Deadlines that passed while this host was down are looked at once, before anything is sealed.
+        if windows.is_none() && sealing.is_ok() {
+            match window::windows(read, &keyring.host.public(), now) {
+                Ok(found) => windows = Some(found),
+                Err(error) => troubles.push(error),
+            }
+        }
+        let mut windows = windows.unwrap_or_default();
+        let waiting = windows.len();
+        windows.retain(|_, window| window.until > now);
+        let ended = windows.len() < waiting;
+        let addresses = std::mem::take(&mut self.addresses);
+        let lent = (&mut windows, addresses.as_slice());
+        let mut round = Round::new(read, &keyring, &limits, &mut self.rates, guard, now, lent);
+        let expired = if sealing.is_ok() { round.sequencer.expire(EXPIRIES_PER_ROUND) } else { Ok(Vec::new()) };
+        let mut new_addresses = None;
         let mut replies = Vec::new();
-        for (ticket, request) in requests {
-            let reply = match &expired {
-                Ok(_) => round.answer(request),
-                Err(error) => Err(Stop::Unreadable(error.clone())),
+        // What had to wait is looked at again now and then, when there is nothing else to do.
+        let mut idle = true;
+        for (ticket, work) in work {
+            idle = false;
+            let reply = match (&expired, work.into()) {
+                (Err(error), _) => Err(Stop::Unreadable(error.clone())),
+                (Ok(_), Work::Call(request)) => round.answer(*request).map(|answer| Done::Answer(Box::new(answer))),
+                (Ok(_), Work::Delivery(delivery)) => {
+                    round.receive(*delivery).map(Done::Received).map_err(Stop::Unreadable)
+                }
+                (Ok(_), Work::Addresses(addresses)) => {
+                    new_addresses = Some(addresses);
+                    Ok(Done::Received(Received::default()))
+                }
             };
             if let Err(Stop::Unreadable(error)) = &reply {
                 troubles.push(error.clone());
             }
             replies.push((ticket, reply.map_err(to_refusal)));
+        }
+        round.retries |= ended || idle;
+        if sealing.is_ok()
+            && let Err(error) = round.try_carried()
+        {
+            troubles.push(error);
         }
         let (confirmed, home_confirmed) = (round.confirmed, round.home_confirmed);
         troubles.append(&mut round.troubles);
@@ -234,6 +306,10 @@ impl Host {
                 Batch::default()
             }
         };
+        if self.windows.is_none() && sealing.is_ok() {
+            self.windows = Some(windows);
+        }
+        self.addresses = new_addresses.unwrap_or(addresses);
         // The time is recorded with every commit, each minute, and when the owner confirms it.
         let due = recorded_before.is_none_or(|last| now.since(last) >= RECORD_INTERVAL);
         let records = confirmed || sealing.is_ok() && (due || !batch.is_empty());

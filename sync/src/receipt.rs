@@ -5,10 +5,12 @@ use kwoon_keys::id::RequestId;
 use kwoon_ledger::action::{Action, Body, ObjectId};
 use kwoon_ledger::derive::read_action;
 use kwoon_ledger::effect::{Effect, Obligation};
-use kwoon_ledger::fact::{Fact, Outcome, OutcomeRecord, OutcomeResult};
+use kwoon_ledger::fact::{DetailValue, Fact, Outcome, OutcomeRecord, OutcomeResult};
+use kwoon_ledger::forget::{self, Kept};
 use kwoon_ledger::index;
 use kwoon_ledger::log;
-use kwoon_ledger::state::ObjectNumber;
+use kwoon_ledger::refusal::{Code, Detail, Refusal};
+use kwoon_ledger::state::{Cells, ObjectNumber};
 use kwoon_ledger::storage::{Read, ReadError, Table};
 use kwoon_ledger::time::Time;
 use minicbor::{Decode, Encode};
@@ -31,6 +33,9 @@ pub struct Envelope {
     /// The caller's trace id, 32 hex digits.
     #[n(2)]
     pub trace_id: Option<String>,
+    /// Whether a credential is still to be shown, with the first answer that is sealed (L3.4).
+    #[n(3)]
+    pub owes_secret: Option<bool>,
 }
 
 /// The structural result of an action: the ids it concerns and those that came into being.
@@ -39,6 +44,9 @@ pub struct Done {
     /// It was so already: a success without new effect (L2.4).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub existing: bool,
+    /// The action, while it has no outcome.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
     /// The agent concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
@@ -76,12 +84,29 @@ pub struct Done {
 pub struct Ended {
     /// The action that was sealed, or answered.
     pub action: Action,
-    /// The log of the fact.
-    pub number: ObjectNumber,
     /// The fact, or the fact that made what exists.
-    pub index: u64,
+    pub place: Place,
     /// Whether it is a success without new effect.
     pub existing: bool,
+}
+
+/// Where the fact is that ended a request.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In a log here, at this index.
+    Log(ObjectNumber, u64),
+    /// In a log that ended for this host.
+    Kept(Box<Kept>),
+}
+
+impl Place {
+    /// The fact and its effects.
+    fn read(&self, read: &dyn Read) -> Result<(Fact, Vec<Effect>), ReadError> {
+        match self {
+            Self::Log(number, index) => Ok((log::fact(read, *number, *index)?, log::effects(read, *number, *index)?)),
+            Self::Kept(kept) => kept.outcome.verify(&kept.sequencer).map_err(|_| ReadError::damaged("a kept outcome")),
+        }
+    }
 }
 
 /// How a request ended, if it did so with a success here.
@@ -92,7 +117,13 @@ pub fn ended(read: &dyn Read, request: &RequestId) -> Result<Option<Ended>, Read
     if let Some((number, index)) = index::request(read, request)? {
         let action = log::action_of(&log::fact(read, number, index)?);
         let action = action.ok_or_else(|| ReadError::damaged("a request without its action"))?;
-        return Ok(Some(Ended { action, number, index, existing: false }));
+        return Ok(Some(Ended { action, place: Place::Log(number, index), existing: false }));
+    }
+    if let Some(kept) = forget::kept(read, request)? {
+        let place = Place::Kept(Box::new(kept));
+        let action = log::action_of(&place.read(read)?.0);
+        let action = action.ok_or_else(|| ReadError::damaged("a kept outcome without its action"))?;
+        return Ok(Some(Ended { action, place, existing: false }));
     }
     let Some(record) = read.get(Table::Outcomes, request.as_bytes())? else { return Ok(None) };
     let damaged = || ReadError::damaged("an outcome does not decode");
@@ -101,8 +132,37 @@ pub fn ended(read: &dyn Read, request: &RequestId) -> Result<Option<Ended>, Read
     let outcome: Outcome = cbor::read_own(payload).map_err(|_| damaged())?;
     let action = read_action(&record.action).map_err(|_| damaged())?;
     let OutcomeResult::Existing(index) = outcome.result else { return Ok(None) };
-    let number = index::number(read, &outcome.object)?.ok_or_else(damaged)?;
-    Ok(Some(Ended { action, number, index, existing: true }))
+    let head = match index::number(read, &outcome.object)? {
+        Some(number) => Cells::new(read, number).head()?.map(|head| (number, head.index)),
+        None => None,
+    };
+    let place = match head {
+        Some((number, last)) if last >= index => Place::Log(number, index),
+        // The log ended for this host: what made what existed is kept with the others.
+        _ => match record.made_by.map_or(Ok(None), |made_by| forget::kept(read, &made_by))? {
+            Some(kept) => Place::Kept(Box::new(kept)),
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(Ended { action, place, existing: true }))
+}
+
+/// The entry that an action names, where its log is here no more: by its number and its action.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn entry_named(read: &dyn Read, ended: &Ended) -> Result<Option<(u64, RequestId)>, ReadError> {
+    if !matches!(ended.place, Place::Kept(_)) {
+        return Ok(None);
+    }
+    let (_, effects) = ended.place.read(read)?;
+    Ok(effects.iter().find_map(|effect| match (effect, &ended.action.body) {
+        (Effect::EntryPosted(posted), Body::EntryPost(post)) => posted.reply_to.zip(post.reply_to),
+        (Effect::ObligationEnded(obligation, _), Body::EntryHandle(entry, _) | Body::EntryRetract(entry)) => {
+            Some((obligation.entry, *entry))
+        }
+        _ => None,
+    }))
 }
 
 /// A receipt (L3.3).
@@ -140,8 +200,7 @@ impl Receipt {
 /// # Errors
 /// If the store cannot be read.
 pub fn receipt(read: &dyn Read, ended: &Ended) -> Result<(Receipt, Done), ReadError> {
-    let fact = log::fact(read, ended.number, ended.index)?;
-    let effects = log::effects(read, ended.number, ended.index)?;
+    let (fact, effects) = ended.place.read(read)?;
     // What exists was made by an earlier action of the same agent; the receipt is that one's.
     let made_by = log::action_of(&fact).ok_or_else(|| ReadError::damaged("a receipt without an action"))?;
     let request = made_by.request();
@@ -165,6 +224,42 @@ pub fn receipt(read: &dyn Read, ended: &Ended) -> Result<(Receipt, Done), ReadEr
     };
     done.existing = ended.existing;
     Ok((receipt, done))
+}
+
+/// Names of details that a refusal from elsewhere may have. What they say is a name, an id or a number; anything else is
+/// left out, so that no sequencer speaks to an agent through them (L6.1).
+const DETAILS: [&str; 7] = ["cause", "field", "limit", "object", "of", "reason", "state"];
+
+/// A refusal as another host signed it.
+pub fn refusal(signed: &[u8]) -> Refusal {
+    let payload = kwoon_keys::cose::payload(kwoon_keys::RecordKind::Outcome, signed).unwrap_or_default();
+    let Ok(outcome) = cbor::read_own::<Outcome>(payload) else { return Code::Internal.into() };
+    let OutcomeResult::Refused(code, details) = outcome.result else { return Code::Internal.into() };
+    let known = Code::ALL.iter().find(|known| known.name() == code);
+    let mut refusal = Refusal::from(known.copied().unwrap_or(Code::UnsupportedVersion));
+    for detail in details {
+        let Some(name) = DETAILS.iter().find(|name| **name == detail.name) else { continue };
+        let is_name = |text: &str| {
+            text.len() <= 64
+                && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        };
+        match detail.value {
+            DetailValue::Number(number) => refusal = refusal.with(name, Detail::Number(number)),
+            DetailValue::Text(text) if is_name(&text) => refusal = refusal.with(name, Detail::Text(text)),
+            DetailValue::Text(_) => {}
+        }
+    }
+    refusal
+}
+
+/// What an action without an outcome would come to, by the fact that it would become: every id, and no number of an entry.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn expected(read: &dyn Read, action: &Action, number: ObjectNumber, index: u64) -> Result<Done, ReadError> {
+    let (fact, effects) = Place::Log(number, index).read(read)?;
+    let done = done(&fact, action, &effects);
+    Ok(Done { entry: None, due_at: None, action: Some(action.request().to_string()), ..done })
 }
 
 /// The ids that a fact concerns.
@@ -275,6 +370,7 @@ pub fn effect_json(object: &ObjectId, effect: &Effect) -> Option<Value> {
         Effect::AssignmentEnded(id, end, _) => json!({"assignment": id.to_string(), "state": end.name()}),
         Effect::JudgmentForfeited(id) => json!({"assignment": id.to_string()}),
         Effect::ThreadClosed => json!({"thread": object.to_string()}),
+        Effect::EpochBegan(epoch, host, _) => json!({"epoch": epoch, "sequencer": host.to_string()}),
     };
     if let (Some(all), Value::Object(fields)) = (shown_effect.as_object_mut(), fields) {
         all.extend(fields);

@@ -5,8 +5,12 @@ use kwoon_keys::{Digest, KeyPair, PublicKey, cbor};
 use minicbor::{Decode, Encode};
 
 const PREFIX: &str = "kwoonadm";
+/// The version of tickets: 1 named hosts without saying where they are.
+const VERSION: u32 = 2;
 /// Hosts that a ticket can name.
 const HOSTS_MAX: usize = 8;
+/// Addresses that a ticket can name of each.
+const ADDRESSES_MAX: usize = 8;
 
 /// The way into a thread. It holds the secret half of an admission, so it never prints.
 #[derive(Clone, Encode, Decode)]
@@ -26,7 +30,19 @@ pub struct Ticket {
     seed: Digest,
     /// Hosts where the thread may be found, its sequencer first.
     #[n(4)]
-    pub hosts: Vec<PublicKey>,
+    pub hosts: Vec<HostHint>,
+}
+
+/// A host, and where it may be found.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct HostHint {
+    /// The host.
+    #[n(0)]
+    pub host: PublicKey,
+    /// Addresses, `IP:PORT`.
+    #[n(1)]
+    pub addresses: Vec<String>,
 }
 
 impl std::fmt::Debug for Ticket {
@@ -37,8 +53,8 @@ impl std::fmt::Debug for Ticket {
 
 impl Ticket {
     /// The ticket of an admission.
-    pub fn new(thread: ThreadId, opening: Digest, admission: &KeyPair, hosts: Vec<PublicKey>) -> Self {
-        Self { version: 1, thread, opening, seed: Digest(*admission.seed()), hosts }
+    pub fn new(thread: ThreadId, opening: Digest, admission: &KeyPair, hosts: Vec<HostHint>) -> Self {
+        Self { version: VERSION, thread, opening, seed: Digest(*admission.seed()), hosts }
     }
 
     /// The key pair of the admission.
@@ -54,14 +70,66 @@ impl Ticket {
     /// Reads a ticket. Whatever is wrong with it, there is just no ticket (S1). Line breaks and spaces that came in when
     /// it was pasted are passed over.
     pub fn read(text: &str) -> Option<Self> {
-        if text.len() > 4096 {
-            return None;
-        }
-        let text: String = text.split_ascii_whitespace().collect();
-        let bytes = BASE32.decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?;
-        let ticket: Self = cbor::read_strict(&bytes).ok()?;
-        (ticket.version == 1 && ticket.hosts.len() <= HOSTS_MAX).then_some(ticket)
+        let ticket: Self = read(PREFIX, text)?;
+        let sound = ticket.version == VERSION && ticket.hosts.len() <= HOSTS_MAX && ticket.hosts.iter().all(is_sound);
+        sound.then_some(ticket)
     }
+}
+
+const PEER_PREFIX: &str = "kwoonpeer";
+/// The version of tickets to hosts.
+const PEER_VERSION: u32 = 1;
+
+/// How a host is found. It holds no secret: who the host is shows when it is connected to.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct PeerTicket {
+    /// Version of the ticket.
+    #[n(0)]
+    version: u32,
+    /// The host, and where it may be found.
+    #[n(1)]
+    pub hint: HostHint,
+    /// Its relay.
+    #[n(2)]
+    pub relay: Option<String>,
+}
+
+impl PeerTicket {
+    /// A ticket to a host.
+    pub fn new(hint: HostHint, relay: Option<String>) -> Self {
+        Self { version: PEER_VERSION, hint, relay }
+    }
+
+    /// One line of text.
+    pub fn text(&self) -> String {
+        format!("{PEER_PREFIX}{}", BASE32.encode(&cbor::write(self)))
+    }
+
+    /// Reads a ticket; nothing if it is none. Line breaks and spaces that came in when it was pasted are passed over.
+    pub fn read(text: &str) -> Option<Self> {
+        let ticket: Self = read(PEER_PREFIX, text)?;
+        let relay = ticket.relay.as_ref().is_none_or(|relay| relay.len() <= RELAY_BYTES_MAX);
+        let sound = ticket.version == PEER_VERSION && is_sound(&ticket.hint) && ticket.hint.host.is_sound() && relay;
+        sound.then_some(ticket)
+    }
+}
+
+/// Bytes of a relay's URL in a ticket.
+const RELAY_BYTES_MAX: usize = 512;
+
+fn read<T: for<'b> Decode<'b, ()> + Encode<()>>(prefix: &str, text: &str) -> Option<T> {
+    if text.len() > 4096 {
+        return None;
+    }
+    let text: String = text.split_ascii_whitespace().collect();
+    let bytes = BASE32.decode(text.strip_prefix(prefix)?.as_bytes()).ok()?;
+    cbor::read_strict(&bytes).ok()
+}
+
+fn is_sound(hint: &HostHint) -> bool {
+    let is_address = |address: &String| address.parse::<std::net::SocketAddr>().is_ok();
+    hint.addresses.len() <= ADDRESSES_MAX && hint.addresses.iter().all(is_address)
 }
 
 #[cfg(test)]
@@ -71,7 +139,8 @@ mod tests {
     #[test]
     fn a_ticket_reads_back_and_a_changed_one_is_none() {
         let pair = KeyPair::from_seed(&[1; 32]);
-        let ticket = Ticket::new(ThreadId::of(&[b"t"]), Digest([2; 32]), &pair, vec![pair.public()]);
+        let hint = HostHint { host: pair.public(), addresses: vec!["192.0.2.1:4433".to_owned()] };
+        let ticket = Ticket::new(ThreadId::of(&[b"t"]), Digest([2; 32]), &pair, vec![hint.clone()]);
         let text = ticket.text();
         let read = Ticket::read(&format!("  {}\n{} ", &text[..30], &text[30..])).expect("a ticket");
         assert_eq!(read.admission().public(), pair.public());

@@ -1,8 +1,10 @@
 //! What reads are made from: one consistent state of the store, a reader, and a time. The permission check and what is
 //! returned come from the same state (V11).
 
-use kwoon_keys::cbor;
+use std::collections::BTreeSet;
+
 use kwoon_keys::id::{AgentId, BASE32};
+use kwoon_keys::{PublicKey, cbor};
 use kwoon_ledger::action::ObjectId;
 use kwoon_ledger::effect::{Account, Duty};
 use kwoon_ledger::identity::Status;
@@ -37,6 +39,17 @@ pub struct StoreFigures {
     pub texts: u64,
 }
 
+/// What the driver of a host knows of what is around it.
+#[derive(Clone, Debug, Default)]
+pub struct Around {
+    /// Where other hosts find this one: `IP:PORT`.
+    pub addresses: Vec<String>,
+    /// The relay by which they find it.
+    pub relay: Option<String>,
+    /// Hosts that are connected.
+    pub connected: BTreeSet<PublicKey>,
+}
+
 /// See the module.
 pub struct View<'a> {
     /// The state.
@@ -51,6 +64,8 @@ pub struct View<'a> {
     pub sealing: Result<(), &'static str>,
     /// Figures of the store.
     pub store: StoreFigures,
+    /// What is around this host.
+    pub around: &'a Around,
     /// Who calls.
     pub caller: Caller,
     /// As whom it reads, where it is an owner that reads as an agent.

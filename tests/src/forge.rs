@@ -200,7 +200,7 @@ impl Log {
 
     /// A candidate on this log.
     pub fn candidate(&self, signed: ByteVec) -> Candidate {
-        Candidate { object: self.object, signed: signed.into(), evidence: Vec::new(), origin: None }
+        Candidate::of(self.object, signed.into())
     }
 }
 

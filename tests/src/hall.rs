@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kwoon_keys::id::AgentId;
 use kwoon_keys::secret::InstanceKeys;
-use kwoon_keys::{Digest, KeyPair};
+use kwoon_keys::{Digest, KeyPair, PublicKey};
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Refusal, Stop};
@@ -19,17 +19,31 @@ use kwoon_sync::answer::{Answer, Secret, refusal_json};
 use kwoon_sync::argument::{self, Arguments, FilePath};
 use kwoon_sync::check::{self, Finding};
 use kwoon_sync::file::{self, FileJob, FileStop, FileWork};
-use kwoon_sync::host::{Host, Reply, Request, Taken, to_refusal};
+use kwoon_sync::host::{Done, Host, Reply, Request, Taken, Work, to_refusal};
+use kwoon_sync::intake::{Delivery, Received};
 use kwoon_sync::keyring::Keyring;
 use kwoon_sync::operations::{self, Operation};
-use kwoon_sync::view::{Caller, StoreFigures, View};
+use kwoon_sync::session::{Beginning, Session};
+use kwoon_sync::view::{Around, Caller, StoreFigures, View};
+use kwoon_sync::wire::Message;
 use serde_json::{Value, json};
 
 /// The first byte of the keys of receipts in the derived table.
 const RECEIPTS: u8 = 0x04;
+/// Those of the outbox there, and of its lists.
+const OUTBOX: [u8; 5] = [0x09, 0x0a, 0x16, 0x26, 0x36];
 
 /// Operations that act and are no requests of the protocol: they have no receipt.
-pub const WITHOUT_RECEIPT: [&str; 3] = ["clock_confirm", "home_confirm", "quarantine_remove"];
+pub const WITHOUT_RECEIPT: [&str; 8] = [
+    "peer_add",
+    "peer_remove",
+    "peer_block",
+    "network",
+    "object_handover",
+    "clock_confirm",
+    "home_confirm",
+    "quarantine_remove",
+];
 
 /// What a host notes of itself with whatever it commits: the time, and where it is.
 pub const NOTED: [&[u8]; 2] = [b"last_time", b"home_mark"];
@@ -83,6 +97,7 @@ pub struct Hall<S = MemoryStore> {
     calls: u64,
     /// The files that operations made, by their paths.
     pub files: BTreeMap<String, Vec<u8>>,
+    addresses: Vec<String>,
 }
 
 /// The owner, as a caller.
@@ -117,7 +132,8 @@ impl<S: Ground> Hall<S> {
     /// A host with these keys over what a store holds.
     pub fn over(store: S, seed: [u8; 32], limits: Limits) -> Self {
         let host = Self::host_over(&store, &seed, &limits, HERE);
-        Self { store, host, seed, limits, mark: HERE, now: START, calls: 0, files: BTreeMap::new() }
+        let (files, addresses) = (BTreeMap::new(), Vec::new());
+        Self { store, host, seed, limits, mark: HERE, now: START, calls: 0, files, addresses }
     }
 
     /// Lets entropy go on as after this many calls.
@@ -156,7 +172,7 @@ impl<S: Ground> Hall<S> {
     /// Lets the host do what is due.
     pub fn wake(&mut self) {
         let snapshot = self.snapshot();
-        let taken = self.host.take::<()>(&snapshot, self.now, Vec::new());
+        let taken = self.host.take::<()>(&snapshot, self.now, Vec::<((), Work)>::new());
         self.end(taken, true);
     }
 
@@ -263,7 +279,7 @@ impl<S: Ground> Hall<S> {
         }
         let taken = self.take_over(read, caller, operation, arguments);
         self.host.committed(true);
-        taken.replies.given(true).pop().expect("one reply").1
+        answered(taken.replies.given(true)).pop().expect("one reply").1
     }
 
     fn take_over(
@@ -293,6 +309,7 @@ impl<S: Ground> Hall<S> {
             now: self.now,
             sealing: self.host.guard().sealing(self.now),
             store: StoreFigures::default(),
+            around: &Around { addresses: self.addresses.clone(), ..Around::default() },
             caller: caller.caller,
             as_agent,
         };
@@ -465,10 +482,38 @@ impl<S: Ground> Hall<S> {
 /// Actions in one round, and rounds that come to nothing.
 impl<S: Ground> Hall<S> {
     /// Commits what was decided, if the commit is to be made at all.
-    fn end<T>(&mut self, taken: Taken<T>, commits: bool) -> Vec<Reply<T>> {
+    fn end<T>(&mut self, taken: Taken<T>, commits: bool) -> Vec<(T, Result<Answer, Refusal>)> {
         let committed = commits && self.store.commit(taken.batch).is_ok();
         self.host.committed(committed);
-        taken.replies.given(committed)
+        answered(taken.replies.given(committed))
+    }
+
+    /// Takes in what a session with another host gives; what came of it, or nothing if it could not be committed.
+    pub fn deliver(&mut self, delivery: Delivery) -> Option<Received> {
+        let snapshot = self.snapshot();
+        let taken = self.host.take(&snapshot, self.now, vec![((), Work::Delivery(Box::new(delivery)))]);
+        let committed = self.store.commit(taken.batch).is_ok();
+        self.host.committed(committed);
+        match taken.replies.given(committed).pop().expect("one reply").1 {
+            Ok(Done::Received(received)) => Some(received),
+            Ok(Done::Answer(_)) => panic!("a delivery has no answer"),
+            Err(_) => None,
+        }
+    }
+
+    /// Tells the host where others find it.
+    pub fn set_addresses(&mut self, addresses: Vec<String>) {
+        self.addresses.clone_from(&addresses);
+        let snapshot = self.snapshot();
+        let taken = self.host.take(&snapshot, self.now, vec![((), Work::Addresses(addresses))]);
+        let committed = self.store.commit(taken.batch).is_ok();
+        self.host.committed(committed);
+    }
+
+    /// Begins a session with another host; its greeting.
+    pub fn session(&self, peer: PublicKey, dialed: bool) -> (Session, Message) {
+        let beginning = Beginning { own: self.key("host").public(), peer, dialed, counting: self.host.counting() };
+        Session::begin(beginning, &self.snapshot(), self.now).expect("readable")
     }
 
     fn request(&self, caller: &Agent, operation: &'static Operation, arguments: Arguments) -> Request {
@@ -508,6 +553,15 @@ impl<S: Ground> Hall<S> {
     }
 }
 
+/// The answers to calls.
+fn answered<T>(replies: Vec<Reply<T>>) -> Vec<(T, Result<Answer, Refusal>)> {
+    let answer = |done| match done {
+        Done::Answer(answer) => *answer,
+        Done::Received(_) => panic!("a call has an answer"),
+    };
+    replies.into_iter().map(|(ticket, reply)| (ticket, reply.map(answer))).collect()
+}
+
 fn envelope(reply: Result<Answer, Refusal>) -> Value {
     reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())
 }
@@ -537,7 +591,8 @@ impl Hall {
         let host = Host::new(keyring, self.limits.clone(), self.mark, &self.snapshot()).expect("memory is readable");
         let (limits, files) = (self.limits.clone(), self.files.clone());
         let (now, calls) = (self.now, self.calls);
-        Self { store, host, seed: self.seed, limits, mark: self.mark, now, calls, files }
+        let addresses = self.addresses.clone();
+        Self { store, host, seed: self.seed, limits, mark: self.mark, now, calls, files, addresses }
     }
 
     /// Whether nothing is in the store that was not there before but the recorded time.
@@ -564,7 +619,9 @@ impl Hall {
         }
         let derived = |read: &dyn Read| {
             let mut rows = all_rows(read, Table::Derived);
-            rows.retain(|(key, _)| key.first() != Some(&RECEIPTS));
+            // The receipts of what is no fact, and the outbox, are the host's own.
+            let own = [&[RECEIPTS][..], &OUTBOX].concat();
+            rows.retain(|(key, _)| key.first().is_none_or(|first| !own.contains(first)));
             rows
         };
         assert!(derived(&replica) == derived(&now), "a replica derives what the host derived");

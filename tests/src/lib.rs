@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
+pub mod cluster;
 pub mod compare;
 pub mod conformance;
 pub mod forge;
@@ -11,6 +12,7 @@ pub mod hall;
 pub mod medium;
 pub mod model;
 pub mod recorder;
+pub mod simulation;
 
 pub use hall::{Agent, Hall, WITHOUT_RECEIPT, content, effects, merge, owner, text};
 

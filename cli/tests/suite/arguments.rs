@@ -10,7 +10,7 @@ fn plausible(name: &str, schema: &Value) -> Value {
     match name {
         "ticket" => json!("kwoonadm"),
         "name" => json!("carol"),
-        "full_id" => json!("0".repeat(64)),
+        "full_id" | "host" => json!("0".repeat(64)),
         "object" => json!(format!("thr_{}", "a".repeat(26))),
         "operation" => json!("memory_create"),
         "path" => json!("/no such directory/file"),
@@ -30,6 +30,7 @@ fn plausible(name: &str, schema: &Value) -> Value {
             match kind(schema) {
                 "string" => json!("x"),
                 "integer" => json!(1),
+                "boolean" => json!(true),
                 "object" => object(schema),
                 "array" => json!([]),
                 other => panic!("no example for {name}: {other}: {schema}"),

@@ -13,6 +13,9 @@ use tempfile::TempDir;
 /// The program under test.
 pub const KWOON: &str = env!("CARGO_BIN_EXE_kwoon");
 
+/// What keeps a daemon under test from the network of the machine, and from other tests.
+const APART: [&str; 2] = ["--bind=127.0.0.1:0", "--discovery=off"];
+
 /// See the module. Killed when dropped.
 pub struct Daemon {
     child: Child,
@@ -67,6 +70,8 @@ impl Daemon {
     pub fn serving(home: &Path, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(KWOON);
         command.arg("--home").arg(home).arg("serve").args(flags).envs(environment.iter().copied());
+        let given = |apart: &&str| flags.iter().any(|flag| apart.starts_with(flag.split('=').next().unwrap()));
+        command.args(APART.iter().filter(|apart| !given(apart)));
         Self::started(home, command).unwrap()
     }
 
@@ -76,14 +81,14 @@ impl Daemon {
     /// How it ended instead, with what it said.
     pub fn try_at(home: &Path) -> Result<Self, String> {
         let mut command = Command::new(KWOON);
-        command.arg("--home").arg(home).arg("serve");
+        command.arg("--home").arg(home).arg("serve").args(APART);
         Self::started(home, command)
     }
 
     /// A daemon whose process begins with a line of shell, such as `ulimit -n 256`.
     pub fn after(home: &Path, line: &str) -> Self {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("{line}; exec \"$0\" --home \"$1\" serve"), KWOON]).arg(home);
+        command.args(["-c", &format!("{line}; exec \"$0\" --home \"$1\" serve {}", APART.join(" ")), KWOON]).arg(home);
         Self::started(home, command).unwrap()
     }
 
@@ -140,6 +145,21 @@ impl Daemon {
     /// The same, where the connection may break.
     pub fn try_call(&self, token: &str, operation: &str, arguments: &Value) -> std::io::Result<Reply> {
         call_at(&self.address, token, operation, arguments)
+    }
+
+    /// Calls an operation that must be sealed, wherever its object is ordered.
+    pub fn sealed(&self, token: &str, operation: &str, mut arguments: Value) -> Value {
+        arguments["wait_ms"] = json!(60_000);
+        self.ok(token, operation, arguments)
+    }
+
+    /// Calls an operation that must be pending.
+    pub fn pending(&self, token: &str, operation: &str, mut arguments: Value) -> Value {
+        arguments["wait_ms"] = json!(0);
+        let reply = self.call(token, operation, &arguments);
+        assert_eq!(reply.status, 202, "{operation}: {:#}", reply.body);
+        assert_eq!((&reply.body["standing"], &reply.body["receipt"]), (&json!("pending"), &Value::Null));
+        reply.body
     }
 
     /// Calls an operation that must succeed.

@@ -9,6 +9,7 @@ mod daemon;
 mod documents;
 mod hard;
 mod homes;
+mod hosts;
 mod http;
 mod kill;
 mod lifecycle;

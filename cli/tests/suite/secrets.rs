@@ -8,7 +8,7 @@ use crate::daemon::Daemon;
 fn the_daemons_log_holds_no_text_token_ticket_or_key() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("home");
-    let daemon = Daemon::with(&home, &[("KWOON_LOG", "trace")]);
+    let daemon = Daemon::with(&home, &[("KWOON_LOG", "trace,kwoon=trace")]);
     let owner = daemon.token("owner");
     let ((_, alice), (_, bob)) = (daemon.agent("alice"), daemon.agent("bob"));
     let made = daemon.ok(&alice, "thread_create", json!({"subject": "SUBJECTMARK", "admission": {}}));

@@ -91,7 +91,7 @@ impl At {
         caller: Caller,
         operation: &str,
         arguments: &Value,
-    ) -> Pin<Box<dyn Future<Output = Outcome> + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + 'a>> {
         self.calls = self.calls.wrapping_add(1);
         let request = Request {
             caller,
@@ -101,7 +101,7 @@ impl At {
             trace_id: None,
             finding: None,
         };
-        let mut future: Pin<Box<dyn Future<Output = Outcome> + 'a>> = Box::pin(handle.act(request));
+        let mut future: Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + 'a>> = Box::pin(handle.act(request));
         // The first poll puts it into the queue.
         assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         future
@@ -124,7 +124,7 @@ impl At {
 
     /// Queues a crowd of entries while the first commit is held up, so that one group is decided over another that is not
     /// committed; the replies in order.
-    fn crowd(&mut self, after: Gate) -> Vec<Outcome> {
+    fn crowd(&mut self, after: Gate) -> Vec<Result<Answer, Refusal>> {
         let (alice, thread) = self.alice();
         let handle = self.handle.clone();
         let before = *self.handle.commits().borrow();

@@ -34,6 +34,15 @@ pub fn read_record(signed: &[u8]) -> Result<(Action, Digest), Rejection> {
     Ok((action, record_hash(payload)))
 }
 
+/// The version that an identity record makes; nothing if the action is none.
+pub fn version_of(record: &Action) -> Option<u64> {
+    match &record.body {
+        Body::AgentCreate(_) => Some(1),
+        Body::AgentChange(change) => Some(change.version),
+        _ => None,
+    }
+}
+
 /// Where a chain of identity records stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {

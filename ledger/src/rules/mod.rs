@@ -2,6 +2,7 @@
 
 pub mod assignment;
 pub mod entry;
+pub mod epoch;
 pub mod identity;
 pub mod memory;
 pub mod thread;

@@ -82,11 +82,13 @@ pub(crate) struct ContentFiles {
     /// Sub-directories whose own entry is known to be on disk. One that is merely there may be left from a process that
     /// ended between making it and syncing the directory above.
     durable: Mutex<BTreeSet<PathBuf>>,
+    /// Content that was removed since the store was opened: who still reads an older state may look for it.
+    removed: Mutex<BTreeSet<Digest>>,
 }
 
 impl ContentFiles {
     pub(crate) fn of(home: &Path, layer: Arc<dyn FileLayer>) -> Self {
-        Self { dir: home.join(CONTENT), layer, durable: Mutex::default() }
+        Self { dir: home.join(CONTENT), layer, durable: Mutex::default(), removed: Mutex::default() }
     }
 
     fn sub_dir(&self, hash: &Digest) -> PathBuf {
@@ -109,6 +111,7 @@ impl ContentFiles {
             }
             key_files::replace(layer, &sub_dir.join(format!("{hash}.new")), &sub_dir.join(hash.to_string()), bytes)?;
             sub_dirs.insert(sub_dir);
+            self.removed.lock().unwrap_or_else(PoisonError::into_inner).remove(hash);
         }
         for sub_dir in &sub_dirs {
             layer.sync_dir(sub_dir)?;
@@ -122,12 +125,28 @@ impl ContentFiles {
         Ok(())
     }
 
-    /// The bytes of a content file.
-    pub(crate) fn read(&self, hash: &Digest) -> Result<Vec<u8>, Fault> {
-        fs::read(self.path(hash)).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Fault::Damaged(format!("the content file {hash} is missing")),
-            _ => error.into(),
-        })
+    /// The bytes of a content file; nothing if it was removed.
+    pub(crate) fn read(&self, hash: &Digest) -> Result<Option<Vec<u8>>, Fault> {
+        match fs::read(self.path(hash)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner).contains(hash);
+                if removed { Ok(None) } else { Err(Fault::Damaged(format!("the content file {hash} is missing"))) }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes files of which no row speaks any more.
+    pub(crate) fn remove(&self, dropped: &BTreeSet<Digest>) {
+        if dropped.is_empty() {
+            return;
+        }
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner).extend(dropped);
+        for hash in dropped {
+            // One that cannot be removed is an orphan, which the next open removes.
+            let _ = key_files::remove_if_there(&*self.layer, &self.path(hash));
+        }
     }
 
     /// Removes files that no row refers to and what was being written when a process ended. Files of other names are

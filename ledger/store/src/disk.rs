@@ -179,7 +179,7 @@ impl DiskStore {
         };
         // Tables that an older version lacks are made together with the number of this one, before anything reads them.
         if version != Some(STORE_VERSION) {
-            store.transact(make_tables).map_err(at)?;
+            store.transact(|transaction| make_tables(transaction, version)).map_err(at)?;
         }
         let mut recent = store.recent();
         if recent.is_too_long() {
@@ -375,6 +375,7 @@ impl Store for DiskStore {
         if batch.is_empty() {
             return Ok(());
         }
+        let dropped = batch.dropped.clone();
         self.write(|recent| {
             self.write_files(&batch)?;
             self.transact(|transaction| {
@@ -382,7 +383,10 @@ impl Store for DiskStore {
                 self.settling.fetch_max(recent.settling().unwrap_or(0), Ordering::SeqCst);
                 Ok(())
             })
-        })
+        })?;
+        // No row speaks of them any more; what is not removed now is an orphan at the next open.
+        self.files.remove(&dropped);
+        Ok(())
     }
 }
 
@@ -428,7 +432,11 @@ fn version(transaction: &ReadTransaction) -> Result<Option<u32>, Fault> {
 
 /// The version of the tables that first had this one.
 fn since(table: Table) -> u32 {
-    if table == Table::Quarantine { 2 } else { 1 }
+    match table {
+        Table::Quarantine => 2,
+        Table::Outbox | Table::Refusals | Table::Peers | Table::Wanted | Table::Ended | Table::Kept => 3,
+        _ => 1,
+    }
 }
 
 /// All tables of a version are there.
@@ -440,14 +448,19 @@ fn every_table(transaction: &ReadTransaction, version: u32) -> Result<(), Fault>
     Ok(())
 }
 
-/// Makes every table that is not there, and states this version.
-fn make_tables(transaction: &WriteTransaction) -> Result<(), Fault> {
+/// Makes every table that is not there, and states this version. The rows that an older version derived are others, so
+/// they are to be made anew.
+fn make_tables(transaction: &WriteTransaction, older: Option<u32>) -> Result<(), Fault> {
     for table in Table::ALL.map(definition).into_iter().chain([CONTENT_TABLE]) {
         transaction.open_table(table)?;
     }
     let version = STORE_VERSION.to_be_bytes();
     transaction.open_table(definition(Table::Meta))?.insert(VERSION_KEY, version.as_slice())?;
-    journal::make(transaction, 0)
+    if older.is_some() {
+        transaction.open_table(definition(Table::Meta))?.insert(UNDER_WAY, [].as_slice())?;
+    }
+    // Version 2 had a journal, which goes on.
+    if older.is_none_or(|version| version < 2) { journal::make(transaction, 0) } else { Ok(()) }
 }
 
 /// How much a store holds.
@@ -549,7 +562,11 @@ impl Read for Snapshot {
         let (salt, place) = content::read_row(&row).ok_or_else(|| damaged("has a row that makes no sense"))?;
         let bytes = match place {
             Place::Inline(bytes) => bytes.to_vec(),
-            Place::InFile => self.files.read(hash)?,
+            Place::InFile => match self.files.read(hash)? {
+                Some(bytes) => bytes,
+                // It was removed since this state was current.
+                None => return Ok(None),
+            },
         };
         if !content::opens(hash, &salt, &bytes) {
             return Err(damaged("does not open its commitment"));

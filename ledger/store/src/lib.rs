@@ -28,8 +28,9 @@ pub use home::{HOME_VERSION, Home, OpenMode, read_token};
 pub use memory::{MemorySnapshot, MemoryStore};
 pub use rebuild::{RebuildError, RebuildReport, Rebuildable, rebuild, rebuild_in_steps_of};
 
-/// The version of the tables this crate writes: 1 had no journal and no table of what is in quarantine.
-pub const STORE_VERSION: u32 = 2;
+/// The version of the tables this crate writes: 1 had no journal and no table of what is in quarantine, 2 none of what
+/// lies between hosts.
+pub const STORE_VERSION: u32 = 3;
 
 /// The oldest version of the tables that this crate brings up to [`STORE_VERSION`] when it opens a store.
 pub const OLDEST_STORE_VERSION: u32 = 1;

@@ -85,6 +85,11 @@ impl MemorySnapshot {
         }
     }
 
+    /// The hashes of all contents that are held.
+    pub fn contents(&self) -> impl Iterator<Item = &Digest> {
+        self.0.content.keys()
+    }
+
     /// The same for content.
     pub fn same_content(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0.content, &other.0.content) || self.0.content == other.0.content
@@ -108,7 +113,7 @@ impl Store for MemoryStore {
         content::check(&batch)?;
         let mut shared = self.shared();
         shared.keys.extend(batch.keys.into_iter().map(|keys| (keys.agent, keys)));
-        if batch.rows.is_empty() && batch.content.is_empty() {
+        if batch.rows.is_empty() && batch.content.is_empty() && batch.dropped.is_empty() {
             return Ok(());
         }
         let state = Arc::make_mut(&mut shared.state);
@@ -122,6 +127,9 @@ impl Store for MemoryStore {
         if !batch.content.is_empty() {
             let new = batch.content.into_iter().map(|(hash, (salt, bytes))| (hash, (salt, bytes.into())));
             Arc::make_mut(&mut state.content).extend(new);
+        }
+        if !batch.dropped.is_empty() {
+            Arc::make_mut(&mut state.content).retain(|hash, _| !batch.dropped.contains(hash));
         }
         Ok(())
     }

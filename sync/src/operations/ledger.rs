@@ -37,7 +37,7 @@ pub(super) fn number(view: &View<'_>, object: &ObjectRef) -> Result<(ObjectNumbe
     match index::find(view.read, kind, short)? {
         Some(Place::Log(number)) => Ok((number, *short)),
         // A memory without a log of its own has its facts in the thread's.
-        Some(Place::Born(..) | Place::Assignment(..)) | None => Err(Code::NotFound.into()),
+        Some(Place::Born(..) | Place::Assignment(..) | Place::Kept(..)) | None => Err(Code::NotFound.into()),
     }
 }
 

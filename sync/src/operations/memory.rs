@@ -3,14 +3,11 @@
 use kwoon_keys::Commitment;
 use kwoon_keys::id::{AgentId, MemoryId};
 use kwoon_ledger::action::{self, Body, MemoryUpdate as Update, ObjectId, Text, Version};
-use kwoon_ledger::fact::Origin;
 use kwoon_ledger::index::{self, List};
-use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Code, Refusal, Stop, require};
 use kwoon_ledger::rules::memory::may_update;
-use kwoon_ledger::state::Cells;
 use kwoon_ledger::storage::Read;
-use kwoon_ledger::visibility::{self, MemoryView, OwnMemory};
+use kwoon_ledger::visibility::{self, Birth, MemoryView, OwnMemory};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -85,14 +82,13 @@ fn own(acting: &Acting<'_, '_>, memory: &MemoryRef) -> Result<OwnMemory, Stop> {
 /// A plan on a memory of one's own. If it exists by the outcome of an entry alone, its log begins with this action.
 fn on_own(acting: &mut Acting<'_, '_>, own: &OwnMemory, body: Body) -> Result<Plan, Stop> {
     let mut plan = Plan::on(ObjectId::Memory(own.memory.memory), body);
-    if let (None, Some((thread, entry))) = (own.number, own.born) {
-        let posted = Cells::new(acting.read(), thread).entry(entry)?.ok_or(Code::Internal)?;
-        if log::outcome(acting.read(), thread, posted.index)?.is_none() {
-            acting.round.sequencer.seal(thread)?;
+    if let (None, Some(birth)) = (own.number, &own.born) {
+        if let Birth::Entry(thread, _) = birth
+            && birth.origin(acting.read())?.is_none()
+        {
+            acting.round.sequencer.seal(*thread)?;
         }
-        let outcome = log::outcome(acting.read(), thread, posted.index)?.ok_or(Code::Internal)?;
-        let head = Cells::new(acting.read(), thread).head()?.ok_or(Code::Internal)?;
-        plan.origin = Some(Origin { outcome, sequencer: head.sequencer });
+        plan.origin = Some(birth.origin(acting.read())?.ok_or(Code::Internal)?);
     }
     Ok(plan)
 }

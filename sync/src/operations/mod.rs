@@ -11,6 +11,7 @@ pub mod ledger;
 pub mod limits;
 pub mod memory;
 pub mod owner;
+pub mod peer;
 pub mod quarantine;
 pub mod thread;
 pub mod turn;
@@ -219,6 +220,10 @@ impl Operation {
     }
 
     const fn tends<T: Tends>(name: &'static str, about: &'static str) -> Self {
+        Self { who: Who::Owner, ..Self::tends_for_either::<T>(name, about) }
+    }
+
+    const fn tends_for_either<T: Tends>(name: &'static str, about: &'static str) -> Self {
         fn run<T: Tends>(
             round: &mut Round<'_>,
             _: Caller,
@@ -231,7 +236,7 @@ impl Operation {
         Self {
             name,
             about,
-            who: Who::Owner,
+            who: Who::Either,
             arguments: schema_of::<T>,
             result: schema_of::<T::Result>,
             run: Run::Act(run::<T>),
@@ -511,6 +516,33 @@ pub static ALL: &[Operation] = &[
         Who::Owner,
         "This host: its id, its objects, its limits and how it is doing.",
     ),
+    Operation::reads::<peer::PeerTicketArguments>(
+        "peer_ticket",
+        Who::Owner,
+        "A text by which another host's owner adds this host: one side's is enough. It holds no secret.",
+    ),
+    Operation::tends::<peer::PeerAdd>(
+        "peer_add",
+        "Adds another host by its ticket: it is remembered, and called whenever it can be. The two then know each other's          agents and public memories; threads are shared by their own tickets.",
+    ),
+    Operation::reads::<peer::PeerList>(
+        "peer_list",
+        Who::Owner,
+        "The hosts that this one knows, where they were found, and when they were last heard from.",
+    ),
+    Operation::tends::<peer::PeerRemove>(
+        "peer_remove",
+        "Forgets another host: it is not called any more. What was shared stays shared, if it calls.",
+    ),
+    Operation::tends::<peer::PeerBlock>("peer_block", "Neither calls another host nor lets it in. peer_add ends it."),
+    Operation::tends::<peer::Network>(
+        "network",
+        "Takes this host off the network, or back on it; kept from start to start. Off it everything goes on, and what other          hosts are to decide waits.",
+    ),
+    Operation::tends_for_either::<peer::ObjectHandover>(
+        "object_handover",
+        "Lets another host order a thread that this host orders, as its governor or its owner, once that host agrees. A          member must live there.",
+    ),
     Operation::tends::<owner::ClockConfirm>(
         "clock_confirm",
         "Confirms that this machine's clock is right after it jumped; sealing goes on.",
@@ -575,9 +607,17 @@ pub fn request_id_of(read: &dyn Read, short: &Short) -> Result<Option<RequestId>
     if let Some(id) = kwoon_ledger::index::request_by_short(read, short)? {
         return Ok(Some(id));
     }
-    let rows = read.prefix(Table::Outcomes, short, Order::Rising, 1)?;
-    let id = rows.first().and_then(|(key, _)| key.as_slice().try_into().ok());
-    Ok(id.map(|bytes| RequestId(Digest(bytes))))
+    if let Some(id) = kwoon_ledger::outbox::request_by_short(read, short)? {
+        return Ok(Some(id));
+    }
+    for table in [Table::Outcomes, Table::Kept] {
+        let rows = read.prefix(table, short, Order::Rising, 1)?;
+        let id = rows.first().and_then(|(key, _)| key.as_slice().try_into().ok());
+        if let Some(bytes) = id {
+            return Ok(Some(RequestId(Digest(bytes))));
+        }
+    }
+    Ok(None)
 }
 
 /// A present member of a thread by the outside form of its id; an id of nothing if there is none, which the rules then

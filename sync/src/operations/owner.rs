@@ -5,17 +5,20 @@ use std::collections::BTreeMap;
 use kwoon_keys::cbor;
 use kwoon_ledger::action::ObjectId;
 use kwoon_ledger::log;
+use kwoon_ledger::outbox;
 use kwoon_ledger::refusal::{Code, Stop};
-use kwoon_ledger::state::{Cells, ObjectNumber};
+use kwoon_ledger::state::{Cells, Head, ObjectNumber};
 use kwoon_ledger::storage::{Read, ReadError, Table};
+use kwoon_ledger::time::Time;
 use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Reads, Tends, UsesFile};
+use super::{Reads, Tends, UsesFile, peer};
 use crate::answer::{Answer, Contents, shown};
 use crate::argument::{FilePath, Limit};
 use crate::file::{FileJob, FileWork};
+use crate::peers;
 use crate::quarantine;
 use crate::round::{Call, Round};
 use crate::view::{View, read_cursor, write_cursor};
@@ -76,11 +79,15 @@ pub struct StatusShown {
     /// Objects, page by page.
     objects: Vec<ObjectRow>,
     object_count: u64,
-    /// Hosts it knows: none.
+    /// Hosts it knows; `peer_list` says more.
     peers: Vec<String>,
-    /// Actions that wait for an outcome: none on one host.
+    /// Whether it talks to other hosts.
+    online: bool,
+    /// Actions of its agents that wait for an outcome.
     pending: u64,
-    /// Differences to the clocks of peers: none on one host.
+    /// Actions of other hosts' agents that are kept to be passed on.
+    carried: u64,
+    /// How far the clocks of other hosts were ahead of this one's when they were last heard from.
     clock_difference_ms: BTreeMap<String, i64>,
     agents: usize,
     /// The host's time.
@@ -131,10 +138,12 @@ impl Reads for HostStatus {
                 index: head.index,
                 sequencer: head.sequencer.to_string(),
                 here: head.sequencer == host,
-                last_seen: shown(view.now),
+                last_seen: shown(last_seen(view, &head)?),
                 sealed_at: shown(head.log_time),
             });
         }
+        let known = peers::all(view.read)?;
+        let (pending, carried) = waiting(view)?;
         let status = StatusShown {
             host: host.to_string(),
             owner: view.keyring.owner.public().to_string(),
@@ -143,9 +152,15 @@ impl Reads for HostStatus {
             not_sealing_reason: view.sealing.err(),
             objects,
             object_count: log::next_object(view.read)?.into(),
-            peers: Vec::new(),
-            pending: 0,
-            clock_difference_ms: BTreeMap::new(),
+            peers: known.iter().map(|(host, _)| host.to_string()).collect(),
+            online: peer::is_online(view.read)?,
+            pending,
+            carried,
+            clock_difference_ms: known
+                .iter()
+                .filter(|(_, peer)| peer.heard_at.is_some())
+                .map(|(host, peer)| (host.to_string(), peer.ahead_ms))
+                .collect(),
             agents: view.keyring.agents().count(),
             time: shown(view.now),
             store: StoreShown {
@@ -159,6 +174,28 @@ impl Reads for HostStatus {
         let mut answer = Answer::new(&status, Contents::new(view.read))?;
         answer.cursor = cursor;
         Ok(answer)
+    }
+}
+
+/// When the host that orders a log was last heard from: now, if that is this one.
+fn last_seen(view: &View<'_>, head: &Head) -> Result<Time, ReadError> {
+    if head.sequencer == view.keyring.host.public() {
+        return Ok(view.now);
+    }
+    let heard = peers::get(view.read, &head.sequencer)?.and_then(|peer| peer.heard_at);
+    Ok(heard.unwrap_or(head.log_time))
+}
+
+/// Actions without an outcome: own ones, and those of others.
+fn waiting(view: &View<'_>) -> Result<(u64, u64), ReadError> {
+    let (mut own, mut carried, mut from) = (0, 0, 0);
+    loop {
+        let page = outbox::since(view.read, from, 1024)?;
+        let Some(last) = page.last().map(|row| row.order) else { return Ok((own, carried)) };
+        for row in page.iter().filter(|row| row.is_pending()) {
+            *if row.own { &mut own } else { &mut carried } += 1;
+        }
+        from = last.saturating_add(1);
     }
 }
 

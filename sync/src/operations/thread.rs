@@ -4,7 +4,7 @@ use kwoon_keys::id::AgentId;
 use kwoon_keys::{RecordKind, cbor, cose};
 use kwoon_ledger::action::{AdmissionUse, Body, Grant, ObjectId, Position, Role, SCHEMA, ThreadCreate as Create};
 use kwoon_ledger::index::{self, List};
-use kwoon_ledger::refusal::{Code, Stop};
+use kwoon_ledger::refusal::{Code, Stop, require};
 use kwoon_ledger::state::{Cell, Cells, Member, ObjectNumber, Progress, Thread};
 use kwoon_ledger::visibility;
 use schemars::JsonSchema;
@@ -58,9 +58,11 @@ impl Acts for ThreadCreate {
 ///
 /// # Errors
 /// [`Code::NotFound`] to everyone else (V2).
-pub fn acted_on(acting: &Acting<'_, '_>, thread: &ThreadRef) -> Result<(ObjectNumber, Thread), Stop> {
+pub fn acted_on(acting: &mut Acting<'_, '_>, thread: &ThreadRef) -> Result<(ObjectNumber, Thread), Stop> {
     let found = visibility::thread(acting.read(), &acting.agent, &thread.0)?;
     let (number, _) = found.ok_or(Code::NotFound)?;
+    let object = ObjectId::Thread(Cells::new(acting.read(), number).thread()?.thread);
+    acting.expect(number, &object)?;
     Ok((number, Cells::new(acting.read(), number).thread()?))
 }
 
@@ -124,11 +126,17 @@ impl Acts for ThreadJoin {
         // S1: whatever is wrong with a ticket or its thread looks the same.
         let ticket = Ticket::read(&self.ticket).ok_or(Code::AdmissionInvalid)?;
         let object = ObjectId::Thread(ticket.thread);
-        let number = index::number(acting.read(), &object)?.ok_or(Code::AdmissionInvalid)?;
-        let head = Cells::new(acting.read(), number).head()?.ok_or(Code::AdmissionInvalid)?;
-        let opening = kwoon_ledger::log::head_at(acting.read(), number, &head, 0)?;
-        if opening != Some(ticket.opening) {
-            return Err(Code::AdmissionInvalid.into());
+        match index::number(acting.read(), &object)? {
+            Some(number) => {
+                let head = Cells::new(acting.read(), number).head()?.ok_or(Code::AdmissionInvalid)?;
+                let opening = kwoon_ledger::log::head_at(acting.read(), number, &head, 0)?;
+                require(opening == Some(ticket.opening), Code::AdmissionInvalid)?;
+            }
+            // It is elsewhere, if the ticket names another host.
+            None => {
+                let own = acting.host();
+                require(ticket.hosts.iter().any(|hint| hint.host.0 != own), Code::AdmissionInvalid)?;
+            }
         }
         let admission = ticket.admission();
         let used =
@@ -137,6 +145,7 @@ impl Acts for ThreadJoin {
         let grant = Grant { key: admission.public(), role: Role::Speaker };
         let mut plan = Plan::on(object, Body::ThreadJoin(grant.id(), proof.into()));
         plan.position = Some(Position { epoch: 0, index: 0, head: ticket.opening });
+        plan.hosts = ticket.hosts;
         Ok(plan)
     }
 }

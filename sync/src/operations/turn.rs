@@ -1,11 +1,17 @@
 //! The turn, opportunities, the working set and receipts: all that an agent needs after any amnesia (O3 to O7).
 
-use kwoon_keys::id::{AgentId, RequestId, ThreadId};
-use kwoon_ledger::effect::{Duty, Obligation};
+use std::collections::BTreeMap;
+
+use kwoon_keys::id::{AgentId, ObligationId, RequestId, ThreadId};
+use kwoon_ledger::action::ObjectId;
+use kwoon_ledger::effect::{Duty, Effect, Obligation};
 use kwoon_ledger::index::{self, List, OfferRow, TurnRow};
+use kwoon_ledger::log;
+use kwoon_ledger::outbox::{self, Progress as Sending};
 use kwoon_ledger::refusal::{Code, Refusal, Step, Stop};
 use kwoon_ledger::rules::assignment;
 use kwoon_ledger::state::{Cell, Cells, Entry, ObjectNumber, Progress, Thread};
+use kwoon_ledger::storage::Layer;
 use kwoon_ledger::visibility;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +23,7 @@ use super::memory::{self, MemoryShown};
 use super::thread::{ThreadShown, shown_thread};
 use crate::answer::{Answer, ContentKey, Contents, Next, Window, shown};
 use crate::argument::{Key, Limit, MemoryRef, ObjectRef, ReceiptRef, ThreadRef};
+use crate::foresight;
 use crate::receipt::{self, Done};
 use crate::view::{View, agent_id, is_active, step_of};
 
@@ -39,8 +46,9 @@ pub struct ObligationShown {
     duty: &'static str,
     /// The thread.
     object: String,
-    /// The entry that asks, or that carries the assignment.
-    entry: u64,
+    /// The entry that asks, or that carries the assignment; none while that entry is pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     assignment: Option<String>,
     began_at: String,
@@ -51,8 +59,87 @@ pub struct ObligationShown {
     lapsed: bool,
     /// What to do.
     step: &'static str,
-    /// Always `sealed` on the host that orders the object.
+    /// `sealed`; `pending` if a pending action would end it, or would let it begin.
     standing: &'static str,
+    /// The pending action.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    action: Option<String>,
+}
+
+impl ObligationShown {
+    /// As something that a pending action changes: there is nothing to do about it but wait.
+    fn pending(mut self, action: &RequestId) -> Self {
+        (self.step, self.standing) = (Step::Wait.name(), "pending");
+        self.action = Some(action.to_string());
+        self
+    }
+}
+
+/// What pending actions would change of what an agent owes.
+#[derive(Default)]
+struct Expected {
+    /// Obligations that would end, and by which action.
+    ends: BTreeMap<ObligationId, RequestId>,
+    /// Obligations that would begin.
+    begins: Vec<(TurnRow, RequestId)>,
+}
+
+/// Rows of the outbox that a turn looks at.
+const OUTBOX_LOOKED_AT: usize = 1024;
+
+/// What pending actions would change of what an agent owes, over all objects or in one.
+fn expected(view: &View<'_>, agent: &AgentId, only: Option<ObjectNumber>) -> Result<Expected, Stop> {
+    let mut objects = Vec::new();
+    for row in outbox::since(view.read, 0, OUTBOX_LOOKED_AT)? {
+        if row.is_pending() && !objects.contains(&row.carried.object) {
+            objects.push(row.carried.object);
+        }
+    }
+    let mut expected = Expected::default();
+    for object in objects {
+        let Some(number) = index::number(view.read, &object)? else { continue };
+        if only.is_some_and(|only| only != number) || Cells::new(view.read, number).member(agent)?.is_none() {
+            continue;
+        }
+        let ObjectId::Thread(thread) = object else { continue };
+        let foreseen = foresight::foresee(view.read, &view.keyring.host, number, &object, view.now)?;
+        let layer = Layer { base: view.read, batch: &foreseen.batch };
+        for (request, sealed) in &foreseen.sealed {
+            for effect in log::effects(&layer, number, sealed.index)? {
+                match effect {
+                    Effect::ObligationBegan(obligation) if obligation.bearer == *agent => {
+                        expected.begins.push((TurnRow { number, thread, obligation }, *request));
+                    }
+                    Effect::ObligationEnded(obligation, _) if obligation.bearer == *agent => {
+                        let id = obligation.id(&thread);
+                        expected.begins.retain(|(row, _)| row.obligation.id(&thread) != id);
+                        expected.ends.insert(id, *request);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok(expected)
+}
+
+/// An obligation with what pending actions would make of it.
+fn with_expected(view: &View<'_>, row: &TurnRow, expected: &Expected) -> ObligationShown {
+    let shown = shown_obligation(view, &row.thread, row);
+    match expected.ends.get(&row.obligation.id(&row.thread)) {
+        Some(action) => shown.pending(action),
+        None => shown,
+    }
+}
+
+/// An obligation that a pending action would let begin.
+fn begun_by(view: &View<'_>, row: &TurnRow, action: &RequestId) -> Result<ObligationShown, Stop> {
+    let mut shown = shown_obligation(view, &row.thread, row).pending(action);
+    if Cells::new(view.read, row.number).entry(row.obligation.entry)?.is_none() {
+        shown.entry = None;
+    }
+    shown.due_at = None;
+    Ok(shown)
 }
 
 fn shown_obligation(view: &View<'_>, thread: &ThreadId, row: &TurnRow) -> ObligationShown {
@@ -61,13 +148,14 @@ fn shown_obligation(view: &View<'_>, thread: &ThreadId, row: &TurnRow) -> Obliga
         id: obligation.id(thread).to_string(),
         duty: obligation.duty.name(),
         object: thread.to_string(),
-        entry: obligation.entry,
+        entry: Some(obligation.entry),
         assignment: obligation.assignment.map(|assignment| assignment.to_string()),
         began_at: shown(obligation.began_at),
         due_at: obligation.due_at.map(shown),
         lapsed: obligation.due_at.is_some_and(|due| due <= view.now),
         step: step_of(row, view.now).step.name(),
         standing: "sealed",
+        action: None,
     }
 }
 
@@ -108,7 +196,12 @@ pub fn obligations_in(
     }
     owed.sort_by_key(|obligation| (obligation.began_at, obligation.entry, obligation.duty));
     let rows = owed.into_iter().map(|obligation| TurnRow { number, thread: thread.thread, obligation });
-    Ok(rows.map(|row| shown_obligation(view, &thread.thread, &row)).collect())
+    let expected = expected(view, agent, Some(number))?;
+    let mut shown: Vec<_> = rows.map(|row| with_expected(view, &row, &expected)).collect();
+    for (row, action) in &expected.begins {
+        shown.push(begun_by(view, row, action)?);
+    }
+    Ok(shown)
 }
 
 /// Obligations.
@@ -126,16 +219,23 @@ impl Reads for Turn {
     type Result = Obligations;
 
     fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
-        let owner = index::owner(&view.reader()?);
+        let reader = view.reader()?;
+        let owner = index::owner(&reader);
         let limit = Limit::of(self.limit);
         let (rows, cursor) = view.page::<TurnRow>(List::Turn, &owner, self.cursor.as_deref(), limit)?;
-        let result = Obligations {
-            obligations: rows.iter().map(|row| shown_obligation(view, &row.thread, row)).collect(),
-            pending_actions: 0,
-            refused_actions: 0,
-        };
+        let expected = expected(view, &reader, None)?;
+        let mut obligations: Vec<_> = rows.iter().map(|row| with_expected(view, row, &expected)).collect();
+        // What is not sealed has no place in the walk: it stands on the last page.
+        if cursor.is_none() {
+            for (row, action) in &expected.begins {
+                obligations.push(begun_by(view, row, action)?);
+            }
+        }
+        let (pending_actions, refused_actions) = unsettled(view, &reader)?;
+        let result = Obligations { obligations, pending_actions, refused_actions };
         let mut answer = view.answer(&result, Contents::new(view.read), None)?;
-        answer.next = match rows.first() {
+        let open = rows.iter().find(|row| !expected.ends.contains_key(&row.obligation.id(&row.thread)));
+        answer.next = match open {
             Some(row) => {
                 let object = serde_json::json!({"object": row.thread.to_string()});
                 vec![Next { step: step_of(row, view.now).step, call: Some(("working_set", object)) }]
@@ -145,6 +245,20 @@ impl Reads for Turn {
         answer.cursor = cursor;
         Ok(answer)
     }
+}
+
+/// How many actions of an agent have no outcome, and how many were refused elsewhere.
+fn unsettled(view: &View<'_>, agent: &AgentId) -> Result<(u64, u64), Stop> {
+    let (mut pending, mut refused) = (0, 0);
+    let most = usize::try_from(view.limits.outbox_max).unwrap_or(usize::MAX);
+    for request in index::list_latest::<RequestId>(view.read, List::Outbox, &index::owner(agent), most)? {
+        match outbox::find(view.read, &request)? {
+            Some(row) if row.is_pending() => pending += 1,
+            Some(_) => refused += 1,
+            None => {}
+        }
+    }
+    Ok((pending, refused))
 }
 
 /// Arguments of `opportunities`.
@@ -424,8 +538,26 @@ pub struct OutboxRow {
     operation: String,
     key: String,
     object: String,
-    /// `pending`, `refused` or `unknown`.
+    /// `pending`, `refused`, or `unknown` once it has expired here without an outcome.
     state: &'static str,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<RefusedShown>,
+}
+
+/// Why an action was refused elsewhere, in fixed words.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RefusedShown {
+    code: &'static str,
+    message: &'static str,
+    fix: &'static str,
+    step: &'static str,
+}
+
+impl From<Code> for RefusedShown {
+    fn from(code: Code) -> Self {
+        Self { code: code.name(), message: code.message(), fix: code.fix(), step: code.step().name() }
+    }
 }
 
 /// The outbox.
@@ -438,12 +570,31 @@ impl Reads for OutboxList {
     type Result = Outbox;
 
     fn read(self, view: &View<'_>) -> Result<Answer, Stop> {
-        // One host orders all it holds, so every action is settled in the call that makes it, and nothing enters the list.
         let owner = index::owner(&view.reader()?);
         let (rows, cursor) =
             view.page::<RequestId>(List::Outbox, &owner, self.cursor.as_deref(), Limit::of(self.limit))?;
-        debug_assert!(rows.is_empty(), "nothing is pending on one host");
-        let mut answer = view.answer(&Outbox { actions: Vec::new() }, Contents::new(view.read), None)?;
+        let mut actions = Vec::new();
+        for request in rows {
+            let Some(row) = outbox::find(view.read, &request)? else { continue };
+            let action = row.carried.action()?;
+            let (state, refusal) = match &row.progress {
+                Sending::Pending if action.expires_at <= view.now => ("unknown", None),
+                Sending::Pending => ("pending", None),
+                Sending::Refused(outcome) => ("refused", Some(receipt::refusal(outcome).code)),
+                Sending::Expired => ("refused", Some(Code::ActionExpired)),
+            };
+            // V9: what an agent called its requests is its own.
+            let (operation, key) = row.called.unwrap_or_default();
+            actions.push(OutboxRow {
+                action: request.to_string(),
+                operation,
+                key: if view.is_owner() { String::new() } else { key },
+                object: row.carried.object.to_string(),
+                state,
+                error: refusal.map(RefusedShown::from),
+            });
+        }
+        let mut answer = view.answer(&Outbox { actions }, Contents::new(view.read), None)?;
         answer.cursor = cursor;
         Ok(answer)
     }

@@ -263,7 +263,7 @@ fn edited_action(input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let signed = forge::sign(&action, key).to_vec();
     let mut hall = world.hall.fork();
     let before = hall.snapshot();
-    match hall.sequence(Candidate { object, signed, evidence, origin: None }) {
+    match hall.sequence(Candidate { evidence, ..Candidate::of(object, signed) }) {
         Ok(_) => hall.folds_since(&before),
         Err(Stop::Refused(_)) => assert!(hall.unchanged_since(&before), "a refusal leaves no trace"),
         Err(Stop::Unreadable(error)) => panic!("a sound store cannot be read: {error}"),

@@ -8,7 +8,7 @@ use kwoon_ledger::action::ObjectId;
 use kwoon_ledger::index::{Cursor, Handle, List, Short, owner};
 use kwoon_ledger::time::Duration;
 use kwoon_sync::logfile::{KIND, LogHeader, VERSION};
-use kwoon_sync::ticket::Ticket;
+use kwoon_sync::ticket::{HostHint, Ticket};
 use kwoon_sync::view::write_cursor;
 use serde_json::{Value, json};
 
@@ -179,7 +179,7 @@ impl World {
 
 /// A ticket that nobody gave.
 fn ticket(seed: u8, hosts: u8) -> String {
-    let hosts = (0..hosts % 12).map(|host| PublicKey([host; 32])).collect();
+    let hosts = (0..hosts % 12).map(|host| HostHint { host: PublicKey([host; 32]), addresses: Vec::new() }).collect();
     let (thread, opening) = (ThreadId(Digest([seed; 32])), Digest([seed; 32]));
     Ticket::new(thread, opening, &KeyPair::from_seed(&[seed; 32]), hosts).text()
 }

@@ -141,7 +141,10 @@ fn every_failure_of_a_join_looks_the_same() {
     let dora = elsewhere.agent("dora");
     let foreign_thread = elsewhere.thread(&dora, &[]);
     let foreign = elsewhere.ticket(&dora, &foreign_thread, "speaker");
-    let errors: Vec<Value> = [voided, closed, foreign, "kwoonadm".to_owned(), String::new(), "x".repeat(9000)]
+    // That one is asked of the host that the ticket names.
+    let sent = hall.ok(&carol, "thread_join", json!({"ticket": foreign}));
+    assert_eq!(sent["standing"], "pending");
+    let errors: Vec<Value> = [voided, closed, "kwoonadm".to_owned(), String::new(), "x".repeat(9000)]
         .iter()
         .map(|ticket| hall.refused(&carol, "thread_join", json!({"ticket": ticket}), "admission_invalid"))
         .collect();

@@ -542,6 +542,8 @@ fn an_action_that_comes_with_its_deadline_comes_after_it() {
     // The expiry stays, though the action that met it was refused.
     assert_eq!(scene.states(), ["timed_out", "undecided"]);
     let rows = scene.hall.snapshot();
-    assert!(kwoon_ledger::index::next_due(&rows, &Default::default()).unwrap().is_none());
+    assert!(
+        kwoon_ledger::index::next_due(&rows, &scene.hall.key("host").public(), &Default::default()).unwrap().is_none()
+    );
     assert!(scene.hall.trace().keys().all(|(table, _)| *table != Table::Outcomes));
 }

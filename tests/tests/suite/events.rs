@@ -80,7 +80,9 @@ fn the_host_keeps_the_key_and_the_time_of_receipt_beside_the_action() {
     let action = log::action_of(&log.fact(log.facts.len() - 1)).unwrap();
     let kept = thread.hall.snapshot().get(Table::Envelopes, action.request().as_bytes()).unwrap().unwrap();
     let envelope: Envelope = cbor::read_own(&kept).unwrap();
-    assert_eq!(envelope, Envelope { key: "my-own-key".to_owned(), received_at: thread.hall.now, trace_id: None });
+    let received_at = thread.hall.now;
+    let expected = Envelope { key: "my-own-key".to_owned(), received_at, trace_id: None, owes_secret: None };
+    assert_eq!(envelope, expected);
     assert_eq!(action.issued_at, thread.hall.now);
 }
 

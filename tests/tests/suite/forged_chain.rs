@@ -528,11 +528,18 @@ fn a_change_of_epoch_is_not_guessed_at() {
         continues_at: head.index,
         head: head.hash,
         next_host: stranger().public(),
-        reason: EpochReason::Handover,
+        reason: EpochReason::Lost,
         rules: RULES,
         statements: Vec::new(),
     };
-    assert_eq!(log.rejects_next(Cause::Epoch(change)), rejected(Rejection::UnknownKind));
+    assert_eq!(log.rejects_next(Cause::Epoch(change.clone())), rejected(Rejection::UnknownKind));
+    // One that was agreed needs a next host whose agents may read the log, and both hosts' voices.
+    let agreed = EpochChange { reason: EpochReason::Handover, ..change };
+    assert_eq!(log.rejects_next(Cause::Epoch(agreed.clone())), rejected(Rejection::Rule));
+    let skipped = EpochChange { next_epoch: 2, ..agreed.clone() };
+    assert_eq!(log.rejects_next(Cause::Epoch(skipped)), rejected(Rejection::Chain));
+    let later = EpochChange { rules: RULES + 1, ..agreed };
+    assert_eq!(log.rejects_next(Cause::Epoch(later)), rejected(Rejection::UnknownVersion));
 }
 
 // ------------------------------------------------------------------------------------------------ other mechanisms

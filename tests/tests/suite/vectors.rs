@@ -186,7 +186,7 @@ variants! {
         IdentitySet, AccountSet, MemoryCreated, VersionAdded, MadePublic, MadePrivate, MemoryWithdrawn, PublicationSet,
         PublicationEnded, ThreadCreated, AdmissionIssued, AdmissionVoided, MembershipBegan, MembershipEnded, RoleSet,
         EntryPosted, ObligationBegan, ObligationEnded, AssignmentOffered, AssignmentTaken, AssignmentDelivered,
-        AssignmentEnded, JudgmentForfeited, ThreadClosed,
+        AssignmentEnded, JudgmentForfeited, ThreadClosed, EpochBegan,
     }
 }
 

@@ -57,6 +57,12 @@ fn code(slot: usize) -> u8 {
         Some(Table::Derived) => 7,
         None => 8,
         Some(Table::Quarantine) => 9,
+        Some(Table::Outbox) => 10,
+        Some(Table::Refusals) => 11,
+        Some(Table::Peers) => 12,
+        Some(Table::Wanted) => 13,
+        Some(Table::Ended) => 14,
+        Some(Table::Kept) => 15,
     }
 }
 
@@ -77,7 +83,8 @@ impl Rows {
         let contents = batch.content.into_iter().map(|(hash, (salt, bytes))| {
             (CONTENT_SLOT, hash.as_bytes().to_vec(), Some(content::row(&salt, &bytes).into()))
         });
-        Self(rows.chain(contents).collect())
+        let dropped = batch.dropped.into_iter().map(|hash| (CONTENT_SLOT, hash.as_bytes().to_vec(), None));
+        Self(rows.chain(contents).chain(dropped).collect())
     }
 
     /// How long the keys and values are.

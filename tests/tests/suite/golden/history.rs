@@ -56,7 +56,7 @@ fn identities(hall: &mut Hall, bob: &Agent) {
     {
         let signed = sign(&record(hall, bob, change), &hall.key("owner")).into();
         let object = ObjectId::Identity(bob.full_id());
-        hall.sequence(Candidate { object, signed, evidence: Vec::new(), origin: None }).expect("it is sealed");
+        hall.sequence(Candidate::of(object, signed)).expect("it is sealed");
     }
 }
 

@@ -12,7 +12,7 @@ use kwoon_ledger::index::receipt_id;
 use kwoon_ledger::rules::identity::record_hash;
 use kwoon_ledger::rules::memory::{blind, memory_id, publication_id};
 use kwoon_ledger::rules::{assignment::assignment_id, thread::thread_id};
-use kwoon_sync::ticket::Ticket;
+use kwoon_sync::ticket::{HostHint, Ticket};
 
 use super::bodies::{action, first_record};
 use super::effects::{delivery, response};
@@ -134,7 +134,8 @@ fn add_chain(vectors: &mut Vectors) {
 }
 
 fn add_texts(vectors: &mut Vectors) {
-    let ticket = Ticket::new(thread(), digest(0x51), &admission_key(), vec![host().public()]);
+    let hint = HostHint { host: host().public(), addresses: vec!["192.0.2.1:4433".to_owned()] };
+    let ticket = Ticket::new(thread(), digest(0x51), &admission_key(), vec![hint]);
     let read = Ticket::read(&ticket.text()).expect("a ticket");
     assert_eq!(read.admission().public(), admission_key().public());
     let bytes = cbor::write(&ticket);

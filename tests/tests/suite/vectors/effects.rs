@@ -3,6 +3,7 @@
 use kwoon_keys::id::TaskId;
 use kwoon_ledger::action::Role;
 use kwoon_ledger::effect::{Account, Departure, Duty, Effect, EntryPosted, Exit, Final, Obligation, Profile};
+use kwoon_ledger::fact::EpochReason;
 use kwoon_ledger::identity::Status;
 use kwoon_ledger::time::{Duration, Time};
 
@@ -141,5 +142,6 @@ fn effects() -> Vec<Effect> {
         Effect::AssignmentEnded(assignment(), Final::NotPassed, Some(commitment(0x37))),
         Effect::JudgmentForfeited(assignment()),
         Effect::ThreadClosed,
+        Effect::EpochBegan(1, host().public(), EpochReason::LastReaderGone),
     ]
 }

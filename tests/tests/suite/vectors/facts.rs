@@ -138,13 +138,17 @@ pub fn add(vectors: &mut Vectors) {
     let existing = outcome(OutcomeResult::Existing(7));
     let signed = vectors.signed("Outcome", RecordKind::Outcome, &existing, &host());
     vectors.signed("Outcome of a refusal", RecordKind::Outcome, &outcome(refused()), &host());
-    vectors.record("OutcomeRecord", &OutcomeRecord { outcome: signed.into(), action: signed_action() });
+    vectors.record(
+        "OutcomeRecord",
+        &OutcomeRecord { outcome: signed.into(), action: signed_action(), made_by: Some(request()) },
+    );
     vectors.record(
         "Envelope",
         &Envelope {
             key: "k-1".to_owned(),
             received_at: NOON,
             trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".to_owned()),
+            owes_secret: Some(true),
         },
     );
 
