@@ -148,4 +148,25 @@ mod tests {
         assert!(Ticket::read("kwoonadm").is_none());
         assert!(!format!("{ticket:?}").contains("0101"));
     }
+
+    #[test]
+    fn a_ticket_to_a_host_reads_back_and_no_change_of_it_gives_another_host() {
+        let pair = KeyPair::from_seed(&[1; 32]);
+        let hint = HostHint { host: pair.public(), addresses: vec!["192.0.2.1:4433".to_owned()] };
+        let text = PeerTicket::new(hint.clone(), Some("https://relay.example".to_owned())).text();
+        assert_eq!(PeerTicket::read(&format!(" {}\n{} ", &text[..40], &text[40..])).expect("a ticket").hint, hint);
+        for end in 0..text.len() {
+            assert!(PeerTicket::read(&text[..end]).is_none(), "cut at {end}");
+        }
+        // Nothing is signed in it: who the host is shows when it is connected to. What is read is never something else
+        // than what is written.
+        for at in 0..text.len() {
+            for other in ["a", "7", "A", "="] {
+                let altered = [&text[..at], other, &text[at + 1..]].concat();
+                assert!(PeerTicket::read(&altered).is_none_or(|ticket| ticket.text() == altered));
+            }
+        }
+        let admission = Ticket::new(ThreadId::of(&[b"t"]), Digest([2; 32]), &pair, vec![hint]).text();
+        assert!(PeerTicket::read(&admission).is_none() && Ticket::read(&text).is_none(), "each of its own kind");
+    }
 }

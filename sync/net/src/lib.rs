@@ -19,7 +19,6 @@ mod greeting;
 mod link;
 mod net;
 mod table;
-mod ticket;
 mod whom;
 
 pub use config::{
@@ -28,7 +27,6 @@ pub use config::{
 pub use frame::{Counters, FrameReceiver, FrameSender, LinkError};
 pub use link::Link;
 pub use net::Net;
-pub use ticket::PeerTicket;
 
 /// The protocol that hosts agree on when they connect. A host that speaks another is not connected at all.
 pub const ALPN: &[u8] = b"kwoon/1";

@@ -17,7 +17,6 @@ use tokio::task::JoinHandle;
 use crate::config::{Discovery, Hints, NetConfig, NetError};
 use crate::link::Link;
 use crate::table::{Online, Shared};
-use crate::ticket::PeerTicket;
 use crate::{ALPN, accept, dial};
 
 /// A peer of whom nothing came for this long is gone.
@@ -106,11 +105,6 @@ impl Net {
     /// The URL of the relay at which this host can be met now, if any.
     pub fn relay(&self) -> Option<String> {
         self.endpoint().and_then(|endpoint| endpoint.addr().relay_urls().next().map(ToString::to_string))
-    }
-
-    /// Where others find this host now.
-    pub fn ticket(&self) -> PeerTicket {
-        PeerTicket { host: self.host(), addresses: self.addresses(), relay: self.relay() }
     }
 
     fn endpoint(&self) -> Option<Endpoint> {

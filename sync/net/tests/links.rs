@@ -553,13 +553,3 @@ async fn a_full_channel_delays_links_and_a_closed_one_ends_them() {
     d.net.add_peer(net.host(), net.bound());
     assert_eq!(closed_by_peer(&mut d.link().await).await, close::DONE);
 }
-
-#[tokio::test]
-async fn a_ticket_leads_to_its_host() {
-    let (mut a, mut b) = (Host::new(1).await, Host::new(2).await);
-    let ticket = kwoon_net::PeerTicket::read(&b.net.ticket().text()).unwrap();
-    assert_eq!((ticket.host, &ticket.addresses), (b.id(), &b.net.bound()));
-    a.net.add_peer(ticket.host, ticket.hints());
-    let (mut at_a, mut at_b) = (a.link().await, b.link().await);
-    exchange(&mut at_a, &mut at_b).await;
-}
