@@ -38,6 +38,14 @@ pub fn set_contents(overlay: &mut Overlay<'_>, number: ObjectNumber, index: u64,
     }
 }
 
+/// Whether it is noted that contents of a fact are missing here.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn has_contents(read: &dyn Read, number: ObjectNumber, index: u64) -> Result<bool, ReadError> {
+    Ok(read.get(Table::Wanted, &content_key(number, index))?.is_some())
+}
+
 /// Facts of which contents are missing, after one, at most `limit`.
 ///
 /// # Errors
