@@ -6,8 +6,7 @@ use kwoon_keys::id::RequestId;
 use kwoon_keys::{Digest, PublicKey, RecordKind, cbor, cose};
 use kwoon_ledger::action::{Action, Body, ObjectId, SCHEMA, attempt_hash};
 use kwoon_ledger::derive::read_action_strict;
-use kwoon_ledger::fact::SealedOutcome;
-use kwoon_ledger::fact::{Outcome, OutcomeRecord, OutcomeResult, RefusalDetail};
+use kwoon_ledger::fact::{DetailValue, Outcome, OutcomeRecord, OutcomeResult, RefusalDetail, SealedOutcome};
 use kwoon_ledger::forget;
 use kwoon_ledger::index;
 use kwoon_ledger::limits::LINKS_MAX;
@@ -337,7 +336,7 @@ impl Round<'_> {
             return Ok(Decided::Waits(refusal.retry_after_ms.unwrap_or(NOT_TAKEN_MS)));
         }
         let head = Cells::new(overlay, number).head()?.ok_or_else(|| ReadError::damaged("a log without a head"))?;
-        let details = refusal.details.iter().filter_map(|(name, detail)| detail_of(name, detail)).collect();
+        let details = refusal.details.iter().map(|(name, detail)| detail_of(name, detail)).collect();
         let outcome = Outcome {
             schema: SCHEMA,
             request: action.request(),
@@ -520,12 +519,11 @@ pub(super) fn joiners(peer: &PublicKey, action: &Action) -> Vec<[u8; 32]> {
 }
 
 /// A detail of a refusal as it is signed. Names alone, and never what a participant wrote.
-pub(super) fn detail_of(name: &'static str, detail: &Detail) -> Option<RefusalDetail> {
-    use kwoon_ledger::fact::DetailValue;
+fn detail_of(name: &str, detail: &Detail) -> RefusalDetail {
     let value = match detail {
         Detail::Word(word) => DetailValue::Text((*word).to_owned()),
         Detail::Text(text) => DetailValue::Text(text.clone()),
         Detail::Number(number) => DetailValue::Number(*number),
     };
-    Some(RefusalDetail { name: name.to_owned(), value })
+    RefusalDetail { name: name.to_owned(), value }
 }
