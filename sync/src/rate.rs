@@ -115,4 +115,15 @@ mod tests {
         assert_eq!(rates.may_join(&[0; 32], &limits, start), Err(FAILED_JOINS_WINDOW));
         assert_eq!(rates.may_join(&[0; 32], &limits, start.after(FAILED_JOINS_WINDOW)), Ok(()));
     }
+
+    #[test]
+    fn a_failed_join_that_ran_out_stays_forgotten_when_the_clock_is_put_back() {
+        let mut limits = Limits::DEFAULT;
+        limits.failed_joins_max = 1;
+        let mut rates = Rates::default();
+        let (start, over) = (Time(1_000_000), Time(1_000_000).after(FAILED_JOINS_WINDOW));
+        rates.join_failed(&[0; 32], start);
+        assert_eq!(rates.may_join(&[0; 32], &limits, over), Ok(()));
+        assert_eq!(rates.may_join(&[0; 32], &limits, start), Ok(()));
+    }
 }

@@ -137,10 +137,18 @@ impl Model {
         }
     }
 
-    fn failed_too_often(&self, me: usize) -> bool {
-        let recent = |at: Milliseconds| at + FAILED_JOINS_WINDOW > self.now;
-        let failed = self.failed_joins.iter().filter(|(agent, at)| *agent == me && recent(*at)).count();
-        failed as u64 >= self.limits.failed_joins_max
+    /// Whether an agent has failed to join too often. When it asks, what ran out is forgotten for good, and what a clock that
+    /// was put back would make a failure of the future counts from now on.
+    fn failed_too_often(&mut self, me: usize) -> bool {
+        let now = self.now;
+        self.failed_joins.retain_mut(|(agent, at)| {
+            if *agent != me {
+                return true;
+            }
+            *at = now.min(*at);
+            now < *at + FAILED_JOINS_WINDOW
+        });
+        self.failed_joins.iter().filter(|(agent, _)| *agent == me).count() as u64 >= self.limits.failed_joins_max
     }
 
     /// The request that used a key.
