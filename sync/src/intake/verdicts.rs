@@ -130,27 +130,34 @@ pub(super) fn followed(from: (u64, PublicKey), object: &ObjectId, moves: &[Seale
 }
 
 /// Hosts whose word on the end of an action counts: who ordered the log in that epoch, or, where the log is not here, the
-/// hosts that a ticket named.
+/// hosts that a ticket named. Of a ticket that does not admit nothing is said, not even in which epoch its thread is: for a
+/// join, the host that is known to have ordered the thread last counts as well.
 pub(super) fn sequencers(
     read: &dyn Read,
     object: &ObjectId,
     epoch: u64,
     (row, moves): (&Outgoing, &[SealedOutcome]),
 ) -> Result<Vec<PublicKey>, ReadError> {
-    if let Some(number) = index::number(read, object)?
-        && let Some(epoch) = Cells::new(read, number).epoch(epoch)?
-    {
-        // A host that a ticket named may answer for a thread that it does not have.
-        return Ok([epoch.sequencer].into_iter().chain(row.hosts.iter().copied()).collect());
-    }
+    // A host that a ticket named may answer for a thread that it does not have.
     let mut hosts = row.hosts.clone();
+    let joins = !row.hosts.is_empty();
+    if let Some(number) = index::number(read, object)? {
+        let cells = Cells::new(read, number);
+        if let Some(of_epoch) = cells.epoch(epoch)? {
+            hosts.push(of_epoch.sequencer);
+            hosts.extend(cells.head()?.filter(|_| joins).map(|head| head.sequencer));
+            return Ok(hosts);
+        }
+    }
     let mut from = Vec::new();
     for host in &row.hosts {
         // A host that a ticket named ordered the log when the ticket was made, in whatever epoch that was.
         let began = moves.iter().take(MOVES_MAX).find_map(|moved| moved.verify(host).ok());
         from.push((began.map_or(0, |(fact, _)| fact.epoch), *host));
     }
-    from.extend(forget::ended_of(read, object)?.iter().map(|ended| (ended.epoch, ended.sequencer)));
+    let ended = forget::ended_of(read, object)?;
+    hosts.extend(ended.iter().filter(|_| joins).map(|ended| ended.sequencer));
+    from.extend(ended.iter().map(|ended| (ended.epoch, ended.sequencer)));
     for from in from {
         let known = followed(from, object, moves);
         hosts.extend(known.iter().filter(|(at, _)| *at == epoch).map(|(_, host)| *host));
