@@ -36,7 +36,7 @@ use crate::wire::{Consignment, Contents, Heads, Hello, ITEMS_MAX, Item, Message,
 /// Bytes that are made to be sent at once, beside the last message.
 const SEND_BYTES: usize = 1 << 20;
 /// Changes that are looked at before others get their turn.
-const CHANGES_PER_STEP: usize = 4096;
+const CHANGES_PER_STEP: usize = ITEMS_MAX;
 /// Logs that first contact tells one by one; with more of them ranges are compared.
 const LISTED_MAX: usize = 256;
 /// Wishes of the other that wait at once. One that asks for more waits for nothing: it asks again.
@@ -295,6 +295,11 @@ impl Session {
                 step.deliver = self.deliver(Intake::Message(Message::Verdicts(verdicts)));
             }
             Message::Ranges(bytes) => self.ranges(read, &bytes, step)?,
+            // After it nothing more of the log comes.
+            Message::Ending(ending) => {
+                self.awaited.remove(&ending.object);
+                step.deliver = self.deliver(Intake::Message(Message::Ending(ending)));
+            }
             Message::Items(ids) => {
                 let Some(ranges) = self.ranges.take() else { return Ok(()) };
                 let items = ranges.items(&ids);
@@ -578,11 +583,16 @@ impl Session {
         for (_, number, index) in &arrivals {
             changed.entry(*number).and_modify(|first| *first = *index.min(first)).or_insert(*index);
         }
-        let mut items = Vec::new();
+        let (mut items, mut wishes) = (Vec::new(), Vec::new());
         for (number, first) in changed {
             let Some(item) = reach::item(read, number)? else { continue };
             let reach = reach::reach(read, &pair, number)?;
             let known = self.known.get(&item.object).copied();
+            // A log that was gone and came again, from who has less of it: the other has more, and was not asked.
+            if let Some(known) = known.filter(|known| *known > item.index && !self.awaited.contains_key(&item.object)) {
+                self.awaited.insert(item.object, known);
+                wishes.push(Wish { object: item.object, from: item.index.saturating_add(1) });
+            }
             if reach == Reach::Nothing || known.is_some_and(|known| known >= item.index) {
                 continue;
             }
@@ -603,6 +613,10 @@ impl Session {
             } else {
                 items.push(item);
             }
+        }
+        // No more of them than changes are looked at.
+        if !wishes.is_empty() {
+            step.send.push(Message::Want(wishes));
         }
         self.told = until;
         let more = arrivals.len() == CHANGES_PER_STEP;

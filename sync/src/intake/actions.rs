@@ -76,16 +76,16 @@ impl Round<'_> {
         let head = number.map_or(Ok(None), |number| Cells::new(state, number).head())?;
         let own = self.own_host();
         let (Some(number), Some(head)) = (number, head) else {
-            if !joins {
-                return Ok(None);
-            }
-            // A thread that was here once, and is ordered elsewhere by now.
+            // A thread that was here once, and is ordered elsewhere by now. Who has its id has read of it, or had a ticket.
             let opening = action.position.map(|position| position.head);
-            let ended = forget::ended_of(state, &carried.object)?.pop();
-            if let Some(ended) = ended.filter(|ended| Some(ended.opening) == opening && ended.sequencer != own) {
+            let ended = forget::ended_of(state, &carried.object)?.pop().filter(|ended| ended.sequencer != own);
+            if let Some(ended) = ended.filter(|ended| !joins || Some(ended.opening) == opening) {
                 let addresses = peers::get(state, &ended.sequencer)?.unwrap_or_default().addresses;
                 let hint = HostHint { host: ended.sequencer, addresses };
                 return Ok(Some(Verdict::Elsewhere(attempt, carried.object, action.request(), hint)));
+            }
+            if !joins {
+                return Ok(None);
             }
             return self.failed_join(peer, &action, &carried.object, attempt).map(Some);
         };

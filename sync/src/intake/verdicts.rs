@@ -44,7 +44,7 @@ impl Round<'_> {
         }
     }
 
-    /// A thread that an agent here wants to join is ordered by another host by now.
+    /// A thread on which an agent here acts is ordered by another host by now, as one says that was given the action.
     pub(super) fn elsewhere(
         &mut self,
         attempt: Digest,
@@ -58,9 +58,9 @@ impl Round<'_> {
             return Ok(());
         };
         let action = row.carried.action()?;
-        let joins = matches!(action.body, Body::ThreadJoin(..)) && attempt_hash(&row.carried.signed) == attempt;
+        let was_given = attempt_hash(&row.carried.signed) == attempt;
         let room = row.hosts.len() < HOSTS_MAX && hint.addresses.len() <= peers::ADDRESSES_MAX && hint.host != own;
-        if joins && room && !row.hosts.contains(&hint.host) {
+        if was_given && room && !row.hosts.contains(&hint.host) {
             row.hosts.push(hint.host);
             outbox::put(overlay, &action, row)?;
             peers::add(overlay, &hint.host, &hint.addresses)?;
@@ -138,9 +138,9 @@ pub(super) fn sequencers(
     epoch: u64,
     (row, moves): (&Outgoing, &[SealedOutcome]),
 ) -> Result<Vec<PublicKey>, ReadError> {
+    let joins = matches!(row.carried.action()?.body, Body::ThreadJoin(..));
     // A host that a ticket named may answer for a thread that it does not have.
-    let mut hosts = row.hosts.clone();
-    let joins = !row.hosts.is_empty();
+    let mut hosts = if joins { row.hosts.clone() } else { Vec::new() };
     if let Some(number) = index::number(read, object)? {
         let cells = Cells::new(read, number);
         if let Some(of_epoch) = cells.epoch(epoch)? {
@@ -150,7 +150,7 @@ pub(super) fn sequencers(
         }
     }
     let mut from = Vec::new();
-    for host in &row.hosts {
+    for host in row.hosts.iter().filter(|_| joins) {
         // A host that a ticket named ordered the log when the ticket was made, in whatever epoch that was.
         let began = moves.iter().take(MOVES_MAX).find_map(|moved| moved.verify(host).ok());
         from.push((began.map_or(0, |(fact, _)| fact.epoch), *host));

@@ -334,6 +334,8 @@ impl Simulation {
                     let what = action.body.operation();
                     let at = action.position.map(|position| (position.epoch, position.index));
                     let mut known = self.standing(&on);
+                    let named = row.hosts.iter().map(|host| (0..self.nodes.len()).find(|m| self.host(*m) == *host));
+                    known.push(format!("asked of hosts {:?}", named.collect::<Vec<_>>()));
                     for request in action.after.iter().chain(&action.needs) {
                         let kept = outbox::find(read, request).expect("readable").map(|row| row.progress);
                         let kept = kept.map(|progress| match progress {
@@ -398,8 +400,11 @@ impl Simulation {
             let cells = Cells::new(&read, number);
             let head = cells.head().expect("readable").expect("a head");
             let by = (0..self.nodes.len()).find(|m| self.host(*m) == head.sequencer);
-            let reach = cells.reach(&self.host(n)).expect("readable");
-            standing.push(format!("host {n}: {} in epoch {} by {by:?}, {reach:?}", head.index, head.epoch));
+            let reach: Vec<_> =
+                (0..self.nodes.len()).map(|m| cells.reach(&self.host(m)).expect("readable")).collect();
+            let ended = kwoon_ledger::forget::ended_of(&read, object).expect("readable");
+            let ended: Vec<_> = ended.iter().map(|ended| (ended.epoch, ended.index)).collect();
+            standing.push(format!("host {n}: {} in epoch {} by {by:?}, {reach:?}, ended {ended:?}", head.index, head.epoch));
         }
         standing
     }
