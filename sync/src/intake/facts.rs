@@ -55,11 +55,6 @@ impl Round<'_> {
         }
         let mut received = Received::default();
         let mut layer = Overlay::new(&self.sequencer.overlay);
-        if known.is_none() {
-            // What ended for this host once it may have ordered itself.
-            let ended = forget::ended_of(&layer, &object)?.iter().map(|ended| ended.index).max();
-            ended.into_iter().for_each(|index| wanted::set_behind(&mut layer, number, index));
-        }
         let folded = fold(&mut layer, number, &facts, next, self.now, &mut received.fault)?;
         received.held_back = folded.held_back.then_some(object);
         if let Some((record, bytes, reason)) = folded.unknown {
@@ -88,6 +83,11 @@ impl Round<'_> {
             }
             return Ok(received);
         };
+        if known.is_none() {
+            // What ended for this host once it may have ordered itself.
+            let ended = forget::ended_of(&layer, &object)?.iter().map(|ended| ended.index).max();
+            ended.into_iter().for_each(|index| wanted::set_behind(&mut layer, number, index));
+        }
         let cells = Cells::new(&layer, number);
         // What nobody asked for is kept if agents here may read it; of a peer's own identities and publications, all.
         let readable = match object {
