@@ -200,7 +200,8 @@ pub(crate) fn clear_request(overlay: &mut Overlay<'_>, id: &RequestId, number: O
 
 /// Lets nobody find a receipt any more, unless the request became a fact elsewhere too.
 pub(crate) fn clear_receipt(overlay: &mut Overlay<'_>, id: &RequestId) -> Result<(), ReadError> {
-    if request(overlay, id)?.is_none() {
+    let is_told = |table| Ok::<_, ReadError>(overlay.get(table, id.as_bytes())?.is_some());
+    if request(overlay, id)?.is_none() && !is_told(Table::Kept)? && !is_told(Table::Outcomes)? {
         overlay.remove(Table::Derived, key(RECEIPT, &[&receipt_id(id).0.short()]));
     }
     Ok(())
