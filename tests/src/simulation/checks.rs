@@ -9,13 +9,13 @@ use kwoon_ledger::effect::Effect;
 use kwoon_ledger::fact::{Cause, Fact, fact_hash};
 use kwoon_ledger::log;
 use kwoon_ledger::outbox::{self, Progress};
-use kwoon_ledger::state::{Cells, ObjectNumber, Reach};
-use kwoon_ledger::storage::{Read, Table};
-use kwoon_store::MemorySnapshot;
+use kwoon_ledger::state::{Cells, ObjectNumber, Reach, cell_prefix};
+use kwoon_ledger::storage::{Order, Read, Row, Table};
 use kwoon_sync::reach;
 use serde_json::{Value, json};
 
 use super::Simulation;
+use super::ground::SimulatedSnapshot;
 use crate::hall::{Agent, owner};
 use crate::medium::Dice;
 
@@ -46,6 +46,8 @@ pub struct Figures {
     pub lies: u64,
     /// Crashes.
     pub crashes: u64,
+    /// Syncs that failed, each with a crash.
+    pub failed_syncs: u64,
     /// Actions refused elsewhere.
     pub refused: u64,
     /// Virtual time, in milliseconds.
@@ -169,6 +171,7 @@ impl Truth {
 impl Simulation {
     /// Looks at what a commit on a host brought.
     pub(super) fn look_at(&mut self, node: usize) {
+        self.unchecked = true;
         let read = self.nodes[node].hall.snapshot();
         let arrivals = log::arrivals(&read, self.nodes[node].checked, usize::MAX).expect("readable");
         for (arrival, number, index) in arrivals {
@@ -194,14 +197,18 @@ impl Simulation {
     pub(super) fn check_step(&mut self) -> Result<(), String> {
         match self.truth.wrong.take() {
             Some(wrong) => Err(wrong),
-            None if self.figures.events.is_multiple_of(64) => self.check_holdings(),
+            // Where nothing was committed since there is nothing new to look at.
+            None if self.unchecked && self.figures.events.is_multiple_of(64) => {
+                self.unchecked = false;
+                self.check_holdings()
+            }
             None => Ok(()),
         }
     }
 
     /// No host holds what its agents may not read, as far as the host that knows most of a log can tell.
     fn check_holdings(&self) -> Result<(), String> {
-        let reads: Vec<MemorySnapshot> = self.nodes.iter().map(|node| node.hall.snapshot()).collect();
+        let reads: Vec<SimulatedSnapshot> = self.nodes.iter().map(|node| node.hall.snapshot()).collect();
         let mut best: BTreeMap<ObjectId, (u64, usize, ObjectNumber)> = BTreeMap::new();
         for (n, read) in reads.iter().enumerate() {
             for (number, object) in log::objects(read, 0, usize::MAX).expect("readable") {
@@ -215,6 +222,7 @@ impl Simulation {
                 }
             }
         }
+        Self::check_alike(&reads)?;
         for (n, read) in reads.iter().enumerate() {
             let host = self.host(n);
             for (number, object) in log::objects(read, 0, usize::MAX).expect("readable") {
@@ -242,8 +250,29 @@ impl Simulation {
         Ok(())
     }
 
+    /// Hosts that hold a log equally far derived the same from it: who owes what, who may read what.
+    fn check_alike(reads: &[SimulatedSnapshot]) -> Result<(), String> {
+        let mut derived: BTreeMap<(ObjectId, u64), (usize, Vec<Row>)> = BTreeMap::new();
+        for (n, read) in reads.iter().enumerate() {
+            for (number, object) in log::objects(read, 0, usize::MAX).expect("readable") {
+                let index = Cells::new(read, number).head().expect("readable").expect("a head").index;
+                let prefix = cell_prefix(number);
+                let mut rows = read.prefix(Table::Derived, &prefix, Order::Rising, usize::MAX).expect("readable");
+                rows.iter_mut().for_each(|(key, _)| drop(key.drain(..prefix.len())));
+                match derived.get(&(object, index)) {
+                    Some((m, others)) if *others != rows => {
+                        return Err(format!("hosts {m} and {n} derive different things from {object} up to {index}"));
+                    }
+                    Some(_) => {}
+                    None => drop(derived.insert((object, index), (n, rows))),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Every text on a host is one that its agents may read, wrote, or pass on.
-    fn check_contents(&self, n: usize, read: &MemorySnapshot) -> Result<(), String> {
+    fn check_contents(&self, n: usize, read: &SimulatedSnapshot) -> Result<(), String> {
         let host = self.host(n);
         let mut allowed = BTreeSet::new();
         for (number, _) in log::objects(read, 0, usize::MAX).expect("readable") {
@@ -271,9 +300,7 @@ impl Simulation {
             });
             allowed.extend(action.body.note().map(|note| note.hash));
         }
-        for (_, kept) in
-            read.range(Table::Kept, &[], &[0xff; 33], kwoon_ledger::storage::Order::Rising, 9999).expect("readable")
-        {
+        for (_, kept) in read.range(Table::Kept, &[], &[0xff; 33], Order::Rising, 9999).expect("readable") {
             let kept: kwoon_ledger::forget::Kept = kwoon_keys::cbor::read_own(&kept).expect("a kept outcome");
             let (_, effects) = kept.outcome.verify(&kept.sequencer).map_err(|error| error.to_string())?;
             effects.iter().for_each(|effect| {
@@ -282,13 +309,14 @@ impl Simulation {
                 })
             });
         }
-        match read.contents().find(|hash| !allowed.contains(hash)) {
-            Some(hash) => {
-                let of = self.commits_to(hash);
-                Err(format!("host {n} holds a content to which nothing there refers, but {of:?}"))
-            }
-            None => Ok(()),
+        let known = allowed.iter().filter(|hash| read.holds(hash)).count() as u64;
+        let held = self.nodes[n].hall.store.contents();
+        if held == known {
+            return Ok(());
         }
+        let unknown = read.listed_contents().into_iter().filter(|hash| !allowed.contains(hash));
+        let of: Vec<String> = unknown.flat_map(|hash| self.commits_to(&hash)).collect();
+        Err(format!("host {n} holds {} contents to which nothing there refers, but {of:?}", held - known))
     }
 
     /// Where, on all hosts, something commits to a content.
@@ -323,7 +351,7 @@ impl Simulation {
     /// At rest after healing: all that may read a log hold it alike, and every action has an outcome.
     pub(super) fn check_rest(&mut self) -> Result<(), String> {
         self.check_holdings()?;
-        let reads: Vec<MemorySnapshot> = self.nodes.iter().map(|node| node.hall.snapshot()).collect();
+        let reads: Vec<SimulatedSnapshot> = self.nodes.iter().map(|node| node.hall.snapshot()).collect();
         for (n, read) in reads.iter().enumerate() {
             for row in outbox::since(read, 0, usize::MAX).expect("readable") {
                 let action: Action = row.carried.action().expect("readable");
@@ -400,11 +428,13 @@ impl Simulation {
             let cells = Cells::new(&read, number);
             let head = cells.head().expect("readable").expect("a head");
             let by = (0..self.nodes.len()).find(|m| self.host(*m) == head.sequencer);
-            let reach: Vec<_> =
-                (0..self.nodes.len()).map(|m| cells.reach(&self.host(m)).expect("readable")).collect();
+            let reach: Vec<_> = (0..self.nodes.len()).map(|m| cells.reach(&self.host(m)).expect("readable")).collect();
             let ended = kwoon_ledger::forget::ended_of(&read, object).expect("readable");
             let ended: Vec<_> = ended.iter().map(|ended| (ended.epoch, ended.index)).collect();
-            standing.push(format!("host {n}: {} in epoch {} by {by:?}, {reach:?}, ended {ended:?}", head.index, head.epoch));
+            standing.push(format!(
+                "host {n}: {} in epoch {} by {by:?}, {reach:?}, ended {ended:?}",
+                head.index, head.epoch
+            ));
         }
         standing
     }

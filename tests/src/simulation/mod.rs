@@ -1,11 +1,13 @@
 //! Hosts on a virtual clock and a virtual network, all from one seed: the same seed gives the same run, to the byte.
 //!
-//! The hosts, their rules and their sessions are the real ones; clocks, connections and disks are not. Connections carry
-//! frames late and break off with what is under way; hosts are cut off from each other, one way or both, crash and come
-//! back, have clocks that drift and jump; one may lie. After every step [`checks`] look at what came to be.
+//! The hosts, their rules and their sessions are the real ones, and so is the store of hosts on disk; clocks, connections
+//! and disks are not. Connections carry frames late and break off with what is under way; hosts are cut off from each other,
+//! one way or both, crash and come back, also in the middle of a commit with a disk that lost what was not synced, have
+//! clocks that drift and jump; one may lie. After every step [`checks`] look at what came to be.
 
 mod acts;
 mod checks;
+mod ground;
 mod hostile;
 mod network;
 
@@ -18,6 +20,7 @@ use serde_json::{Value, json};
 
 pub use self::checks::Figures;
 use self::checks::Truth;
+use self::ground::SimulatedStore;
 use self::network::{Event, Link};
 use crate::hall::{Agent, Hall, START, owner};
 use crate::medium::Dice;
@@ -29,28 +32,38 @@ pub struct Plan {
     pub seed: u64,
     /// How long it is disturbed, in virtual time.
     pub disturbed: Duration,
+    /// Whether its hosts have disks; else what they committed is in memory, and there after a crash.
+    pub on_disk: bool,
     /// What is broken on purpose.
     pub mistake: Option<Mistake>,
 }
 
-/// A defect that the simulator is to find: it is put into the run from outside, as if the code had it.
+/// A defect that the simulator is to find: it is put below the code or between hosts, as if the code had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// A commit that was acknowledged is lost in a crash.
     LosesCommits,
-    /// What was refused is sealed when it comes again.
+    /// A request is not known any more once it took effect.
+    ForgetsRequests,
+    /// A refusal that was told is not known any more.
     ForgetsRefusals,
-    /// A host keeps what its agents may no longer read.
+    /// What is owed stays owed once it is done.
+    EndsTwice,
+    /// A host keeps a log that its agents may no longer read.
     KeepsEnded,
-    /// Facts are given to whoever asks.
-    GivesToAnyone,
-    /// An outcome is lost on its way, and the action is never sent again.
-    SendsOnce,
+    /// A host keeps contents of a log that is gone.
+    KeepsContents,
+    /// One host does not derive what an agent owes.
+    DerivesLess,
+    /// Facts of one host never reach the others.
+    LosesFacts,
+    /// Actions of one host never reach their sequencer.
+    LosesActions,
 }
 
 /// A host of the simulation.
 struct Node {
-    hall: Hall,
+    hall: Hall<SimulatedStore>,
     up: bool,
     /// How far its clock is ahead of true time, in milliseconds.
     ahead_ms: i64,
@@ -62,7 +75,7 @@ struct Node {
     /// When its daemon wakes next.
     wake_at: Time,
     /// The store as it was a while ago, for a commit that is lost.
-    before: Option<Hall>,
+    before: Option<SimulatedStore>,
 }
 
 /// See the module.
@@ -82,6 +95,8 @@ pub struct Simulation {
     truth: Truth,
     trace: Digest,
     calm: bool,
+    /// Whether something was committed since the checks looked at all that hosts hold.
+    unchecked: bool,
     /// What hosts found wrong with what others sent.
     faults: Vec<String>,
     figures: Figures,
@@ -105,7 +120,9 @@ impl Simulation {
         let mut nodes = Vec::new();
         for n in 0..count {
             let seed = Digest::of("kwoon simulated host", &[&plan.seed.to_be_bytes(), &n.to_be_bytes()]).0;
-            let mut hall = Hall::seeded(seed, Limits::DEFAULT);
+            // One host alone derives less.
+            let mistake = plan.mistake.filter(|mistake| n == 0 || *mistake != Mistake::DerivesLess);
+            let mut hall = Hall::over(SimulatedStore::new(&seed, plan.on_disk, mistake), seed, Limits::DEFAULT);
             hall.set_addresses(vec![format!("192.0.2.{n}:4433")]);
             let mut agents = Vec::new();
             for a in 0..1 + dice.below(2) {
@@ -138,6 +155,7 @@ impl Simulation {
             truth: Truth::default(),
             trace: Digest::default(),
             calm: false,
+            unchecked: false,
             faults: Vec::new(),
             figures: Figures::default(),
             calls: 0,
@@ -202,6 +220,7 @@ impl Simulation {
         for n in 0..self.nodes.len() {
             self.nodes[n].ahead_ms = 0;
             self.nodes[n].hostile = false;
+            self.nodes[n].hall.store.fail_never();
             if !self.nodes[n].up {
                 self.restart(n);
             }
@@ -217,6 +236,9 @@ impl Simulation {
 
     /// A call on a host, as of its own clock.
     fn call(&mut self, node: usize, caller: &Agent, operation: &str, arguments: &Value) -> Value {
+        if !self.nodes[node].up {
+            return json!({"ok": false});
+        }
         let now = self.clock(node);
         let hall = &mut self.nodes[node].hall;
         hall.now = now;

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_sync::session::{Session, Step};
+use kwoon_sync::wire::Message;
 use serde_json::json;
 
-use super::{Mistake, Simulation};
+use super::{Mistake, Node, Simulation};
 use crate::hall::{START, owner};
 
 /// What happens at a time.
@@ -70,7 +71,8 @@ impl Simulation {
             Event::Sweep(link, generation, side) => {
                 if self.links.get(&link).is_some_and(|link| link.generation == generation) {
                     self.say(link, side);
-                    self.schedule(Duration::seconds(5), Event::Sweep(link, generation, side));
+                    let again = Duration::seconds(if self.calm { 20 } else { 5 });
+                    self.schedule(again, Event::Sweep(link, generation, side));
                 }
             }
             Event::TimeOut(link, generation) => {
@@ -146,10 +148,23 @@ impl Simulation {
         if side == 0 { a } else { b }
     }
 
+    /// Whether a frame is lost by mistake.
+    fn is_lost(&self, from: usize, frame: &[u8]) -> bool {
+        let loses = match self.plan.mistake {
+            Some(Mistake::LosesFacts) => |message: &Message| matches!(message, Message::Facts(_)),
+            Some(Mistake::LosesActions) => |message: &Message| matches!(message, Message::Actions(_)),
+            _ => return false,
+        };
+        from == 0 && Message::read(frame).is_ok_and(|message| loses(&message))
+    }
+
     /// Sends a frame from one end of a connection.
     pub(super) fn send(&mut self, link: (usize, usize), side: usize, frame: Vec<u8>) {
         let (from, to) = (Self::node_of(link, side), Self::node_of(link, 1 - side));
         if self.is_cut(from, to) {
+            return;
+        }
+        if self.is_lost(from, &frame) {
             return;
         }
         let frames = if self.nodes[from].hostile { self.lie(frame) } else { vec![frame] };
@@ -210,7 +225,9 @@ impl Simulation {
             let Some(delivery) = step.deliver else { return };
             let now = self.clock(node);
             self.nodes[node].hall.now = now;
-            let Some(received) = self.nodes[node].hall.deliver(delivery) else { return };
+            let Some(received) = self.nodes[node].hall.deliver(delivery) else {
+                return self.end_if_failed(node);
+            };
             if let Some(fault) = received.fault {
                 self.figures.faults += 1;
                 let from = Self::node_of(link, 1 - side);
@@ -228,7 +245,20 @@ impl Simulation {
         self.committed(node, None);
     }
 
+    /// A daemon whose disk failed under it ends, and comes back to what the disk holds.
+    fn end_if_failed(&mut self, node: usize) {
+        if self.nodes[node].hall.store.has_failed() {
+            self.figures.failed_syncs += 1;
+            self.crash(node);
+            let back = self.between(10, 60_000);
+            self.schedule(back, Event::Return(node));
+        }
+    }
+
     fn committed(&mut self, node: usize, but: Option<((usize, usize), usize)>) {
+        if self.nodes[node].hall.store.has_failed() {
+            return self.end_if_failed(node);
+        }
         self.look_at(node);
         let now = self.clock(node);
         self.nodes[node].hall.now = now;
@@ -253,10 +283,10 @@ impl Simulation {
         self.nodes[node].up = false;
         self.links.retain(|(a, b), _| *a != node && *b != node);
         self.figures.crashes += 1;
-        if self.plan.mistake == Some(Mistake::LosesCommits)
-            && let Some(before) = self.nodes[node].before.take()
-        {
-            self.nodes[node].hall = before;
+        let Node { hall, before, .. } = &mut self.nodes[node];
+        hall.store.crash(&mut self.dice);
+        if let Some(before) = before.take() {
+            hall.store = before;
         }
     }
 
@@ -318,13 +348,18 @@ impl Simulation {
                     self.nodes[a].ahead_ms -= jump;
                 }
             }
+            // The power fails at one of the next syncs.
+            11 => {
+                let syncs = self.dice.below(8) as u64;
+                self.nodes[a].hall.store.fail_after(syncs);
+            }
             // Nothing this time.
             _ => {}
         }
         if self.plan.mistake == Some(Mistake::LosesCommits) {
             let node = self.dice.below(count);
             if self.nodes[node].before.is_none() && self.nodes[node].up {
-                self.nodes[node].before = Some(self.nodes[node].hall.fork());
+                self.nodes[node].before = self.nodes[node].hall.store.copy();
             }
         }
     }
