@@ -6,6 +6,7 @@ mod arguments;
 mod backup;
 mod crash;
 mod daemon;
+mod demo;
 mod documents;
 mod hard;
 mod homes;
