@@ -15,5 +15,6 @@ mod http;
 mod kill;
 mod lifecycle;
 mod logs;
+mod namespaces;
 mod proofs;
 mod secrets;
