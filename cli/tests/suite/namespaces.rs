@@ -12,6 +12,9 @@ use self::wires::{Namespace, Wire, namespaces};
 /// Every interface of the namespace, and nobody is found by himself.
 const PLAIN: [&str; 2] = ["--bind=0.0.0.0:0", "--discovery=off"];
 
+/// The same, but for hosts of the same network.
+const FOUND: [&str; 2] = ["--bind=0.0.0.0:0", "--discovery=mdns"];
+
 fn host(place: &Namespace, name: &str, flags: &[&str]) -> Host {
     let directory = tempfile::tempdir().unwrap();
     let mut daemon = Daemon::inside(&place.name, &directory.path().join("home"), flags);
@@ -114,8 +117,7 @@ fn a_host_with_another_address_is_found_again() {
 fn hosts_that_both_moved_while_apart_find_each_other_by_mdns() {
     let Some([a, b]) = namespaces() else { return };
     let mut wire = Wire::between(&a, &b);
-    let found = ["--bind=0.0.0.0:0", "--discovery=mdns"];
-    let (alice, bob) = (host(&a, "alice", &found), host(&b, "bob", &found));
+    let (alice, bob) = (host(&a, "alice", &FOUND), host(&b, "bob", &FOUND));
     bob.add(&alice);
     let thread = thread(&alice, &[&bob]);
     alike(&[&alice, &bob], &thread);
@@ -130,6 +132,18 @@ fn hosts_that_both_moved_while_apart_find_each_other_by_mdns() {
     settled(&bob);
     alike(&[&alice, &bob], &thread);
     assert_eq!(alice.texts(&thread), ["kept"]);
+}
+
+#[test]
+fn hosts_that_start_before_there_is_a_network_find_each_other_by_mdns() {
+    let Some([a, b]) = namespaces() else { return };
+    let [alice, bob] = [(&a, "alice"), (&b, "bob")].map(|(place, name)| host(place, name, &FOUND));
+    // Of a host without a network a ticket says who it is, and no more.
+    bob.add(&alice);
+    let _wire = Wire::between(&a, &b);
+    bob.connected(&alice, true);
+    let thread = thread(&alice, &[&bob]);
+    alike(&[&alice, &bob], &thread);
 }
 
 /// Where a thread's log ends at a host.
@@ -263,7 +277,7 @@ fn a_third_host_carries_between_two_that_cannot_reach_each_other() {
 #[test]
 fn a_peer_that_falls_silent_costs_nobody_else_time() {
     let Some([a, b, c]) = namespaces() else { return };
-    let (to_bob, _to_carol) = (Wire::between(&a, &b), Wire::between(&a, &c));
+    let (to_bob, to_carol) = (Wire::between(&a, &b), Wire::between(&a, &c));
     let [alice, bob, carol] =
         [(&a, "alice"), (&b, "bob"), (&c, "carol")].map(|(place, name)| host(place, name, &PLAIN));
     for host in [&bob, &carol] {
@@ -293,10 +307,14 @@ fn a_peer_that_falls_silent_costs_nobody_else_time() {
     println!("{before} rounds were answered before it was noticed");
     bob.pending("entry_post", post(&thread, "unheard", &[]));
     alike(&[&alice, &carol], &thread);
-    // Nor does anybody wait for it who leaves.
+    // Nor is it waited for by who leaves, were it only just silent.
+    to_carol.swallow();
     alice.network(false);
     eventually("nothing open", || open_sockets(&alice.daemon).is_empty().then_some(()));
-    alice.daemon.stop();
+    for host in [alice, bob, carol] {
+        let (log, ..) = host.daemon.stop();
+        assert!(!log.contains("did not end in time"), "{log}");
+    }
 }
 
 /// The sockets that could carry something from host to host in the namespace of a daemon, as the system lists them.
@@ -315,8 +333,7 @@ fn open_sockets(daemon: &Daemon) -> Vec<String> {
 fn off_the_network_no_socket_is_open_and_that_is_kept() {
     let Some([a, b]) = namespaces() else { return };
     let _wire = Wire::between(&a, &b);
-    let found = ["--bind=0.0.0.0:0", "--discovery=mdns"];
-    let (mut alice, bob) = (host(&a, "alice", &found), host(&b, "bob", &found));
+    let (mut alice, bob) = (host(&a, "alice", &FOUND), host(&b, "bob", &FOUND));
     bob.add(&alice);
     alice.connected(&bob, true);
     assert!(!open_sockets(&alice.daemon).is_empty());
@@ -331,7 +348,7 @@ fn off_the_network_no_socket_is_open_and_that_is_kept() {
             let (_, home, directory) = alice.daemon.stop();
             (home, directory)
         };
-        alice.daemon = Daemon::inside(&a.name, &home, &found);
+        alice.daemon = Daemon::inside(&a.name, &home, &FOUND);
         alice.daemon.keep(directory);
         for _ in 0..20 {
             assert_eq!(alice.owner("host_status", json!({}))["result"]["online"], false);
