@@ -1,7 +1,7 @@
 //! `kwoon demo`: two hosts in temporary homes play the story of one that goes off the network and comes back.
 //!
-//! They are two daemons, started as `kwoon up` starts them, that meet over the loopback interface alone. Whatever becomes of
-//! the story, also when it is interrupted, both are ended and their homes removed.
+//! They are two daemons, started as `kwoon up` starts them, that meet over the loopback interface alone. Whatever becomes
+//! of the story, also when it is interrupted, both are ended and their homes removed.
 
 mod host;
 mod owed;

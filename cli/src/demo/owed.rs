@@ -42,7 +42,11 @@ mod tests {
 
     #[test]
     fn what_began_and_has_not_ended_is_owed() {
-        let effect = |kind: &str, obligation: &str, entry: u64| json!({"kind": kind, "obligation": obligation, "duty": "respond", "bearer": "agt_a", "entry": entry});
+        let effect = |kind: &str, obligation: &str, entry: u64| {
+            let mut effect = json!({"kind": kind, "obligation": obligation, "entry": entry});
+            (effect["duty"], effect["bearer"]) = (json!("respond"), json!("agt_a"));
+            effect
+        };
         let fact = |effects: Value| json!({"event": {"payload": {"effects": effects}}});
         let facts = [
             fact(json!([{"kind": "member_joined", "agent": "agt_a"}])),

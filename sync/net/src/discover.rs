@@ -1,7 +1,7 @@
 //! Hosts of the local network, by multicast DNS.
 //!
-//! The library joins its multicast group once, where the system sends multicasts at that moment: without a network that is
-//! nowhere, and afterwards it may be elsewhere. So it is begun anew whenever this host has moved.
+//! The library joins its multicast group once, where the system sends multicasts at that moment: without a network that
+//! is nowhere, and afterwards it may be elsewhere. So it is begun anew whenever this host has moved.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
