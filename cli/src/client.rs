@@ -1,4 +1,5 @@
-//! A client of the daemon: HTTP/1.1 over its Unix socket, or over TCP where that does not answer.
+//! A client of the daemon: HTTP/1.1 over its Unix socket, or over TCP where that does not answer. [`Client`] is for commands
+//! that do one thing after the other; [`call`] and [`healthy`] are for those with a runtime of their own.
 
 use std::time::Duration;
 
@@ -77,18 +78,12 @@ impl Client {
     /// # Errors
     /// If none does.
     pub fn daemon(&self) -> Result<Running, Failure> {
-        self.home.running().ok_or_else(|| self.no_daemon())
+        self.home.running().ok_or_else(|| no_daemon(&self.home))
     }
 
     /// The daemon that says it runs for this home, if it answers.
     pub fn healthy(&self) -> Option<Running> {
-        let running = self.home.running()?;
-        let request = Request::builder().method(Method::GET).uri("/healthz");
-        let answer = self.runtime.block_on(async {
-            let request = request.header(HOST, host_header(&running)).body(Full::default()).ok()?;
-            timeout(HEALTH_WAIT, self.send(&running, request)).await.ok()?.ok()
-        })?;
-        answer.status.is_success().then_some(running)
+        self.runtime.block_on(healthy(&self.home))
     }
 
     /// Calls an operation. Waits for the answer as long as that takes.
@@ -96,40 +91,57 @@ impl Client {
     /// # Errors
     /// If there is no daemon, it does not answer, or there is more to send than it reads.
     pub fn call(&self, operation: &str, token: &str, arguments: &Value) -> Result<Answer, Failure> {
-        let running = self.daemon()?;
-        let body = arguments.to_string();
-        if body.len() > REQUEST_BYTES_MAX {
-            return Err(Failure::Usage("what is to be sent is larger than 256 MiB".to_owned()));
-        }
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(format!("/v1/{operation}"))
-            .header(HOST, host_header(&running))
-            .header(AUTHORIZATION, format!("Bearer {token}"))
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| Failure::Failed(format!("cannot make a request: {error}")))?;
-        self.runtime.block_on(self.send(&running, request))
+        self.runtime.block_on(call(&self.home, operation, token, arguments))
     }
+}
 
-    async fn send(&self, running: &Running, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
-        if let Ok(Ok(stream)) = timeout(CONNECT_WAIT, UnixStream::connect(&running.socket)).await {
-            return exchange(stream, request).await;
-        }
-        // After a crash the port may be anybody's, and a token is not for anybody. The socket lies in the home.
-        let is_ours = || self.home.holder().is_ok_and(|holder| holder == Some(running.pid));
-        if let Some(http) = &running.http
-            && is_ours()
-            && let Ok(Ok(stream)) = timeout(CONNECT_WAIT, TcpStream::connect(http.as_str())).await
-        {
-            return exchange(stream, request).await;
-        }
-        Err(self.no_daemon())
-    }
+/// The daemon that says it runs for a home, if it answers.
+pub async fn healthy(home: &Home) -> Option<Running> {
+    let running = home.running()?;
+    let request = Request::builder().method(Method::GET).uri("/healthz");
+    let request = request.header(HOST, host_header(&running)).body(Full::default()).ok()?;
+    let answer = timeout(HEALTH_WAIT, send(home, &running, request)).await.ok()?.ok()?;
+    answer.status.is_success().then_some(running)
+}
 
-    fn no_daemon(&self) -> Failure {
-        Failure::NoDaemon(self.home.path().to_owned())
+/// Calls an operation of the daemon of a home. Waits for the answer as long as that takes.
+///
+/// # Errors
+/// As [`Client::call`].
+pub async fn call(home: &Home, operation: &str, token: &str, arguments: &Value) -> Result<Answer, Failure> {
+    let running = home.running().ok_or_else(|| no_daemon(home))?;
+    let body = arguments.to_string();
+    if body.len() > REQUEST_BYTES_MAX {
+        return Err(Failure::Usage("what is to be sent is larger than 256 MiB".to_owned()));
     }
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("/v1/{operation}"))
+        .header(HOST, host_header(&running))
+        .header(AUTHORIZATION, format!("Bearer {token}"))
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body)))
+        .map_err(|error| Failure::Failed(format!("cannot make a request: {error}")))?;
+    send(home, &running, request).await
+}
+
+async fn send(home: &Home, running: &Running, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+    if let Ok(Ok(stream)) = timeout(CONNECT_WAIT, UnixStream::connect(&running.socket)).await {
+        return exchange(stream, request).await;
+    }
+    // After a crash the port may be anybody's, and a token is not for anybody. The socket lies in the home.
+    let is_ours = || home.holder().is_ok_and(|holder| holder == Some(running.pid));
+    if let Some(http) = &running.http
+        && is_ours()
+        && let Ok(Ok(stream)) = timeout(CONNECT_WAIT, TcpStream::connect(http.as_str())).await
+    {
+        return exchange(stream, request).await;
+    }
+    Err(no_daemon(home))
+}
+
+fn no_daemon(home: &Home) -> Failure {
+    Failure::NoDaemon(home.path().to_owned())
 }
 
 /// What the daemon is named by in a request: its address on TCP, on the socket too.

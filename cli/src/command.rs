@@ -81,6 +81,9 @@ pub fn kwoon() -> Command {
             Command::new("status").about("Show whether the daemon runs, and how it is doing").args(globals(true)),
         )
         .subcommand(
+            Command::new("demo").about("Show two hosts that work apart and agree afterwards, in temporary homes"),
+        )
+        .subcommand(
             with_serving(Command::new("serve"), "Run the daemon in the foreground").arg(
                 Arg::new("rebuild")
                     .long("rebuild")
@@ -297,7 +300,7 @@ pub fn explain(error: &clap::Error) -> Option<String> {
                     let verbs: Vec<_> = of_noun(noun).filter_map(|(_, verb)| verb).collect();
                     format!("Verbs of {noun}: {}", verbs.join(", "))
                 }
-                None => format!("Commands: up, down, status, serve, help\nNouns: {}", nouns().join(", ")),
+                None => format!("Commands: up, down, status, demo, serve, help\nNouns: {}", nouns().join(", ")),
             }
         }
         _ => return None,

@@ -68,7 +68,11 @@ pub fn down(globals: &Globals) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn stop(home: &Home, pid: u32) -> Result<(), Failure> {
+/// Stops the daemon of a home, which must be this process, and waits until it is gone.
+///
+/// # Errors
+/// If it does not stop.
+pub fn stop(home: &Home, pid: u32) -> Result<(), Failure> {
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let process = process.ok_or_else(|| Failure::Failed(format!("{pid} is no process")))?;
     match kill_process(process, Signal::TERM) {

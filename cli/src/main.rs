@@ -5,6 +5,7 @@
 mod call;
 mod client;
 mod command;
+mod demo;
 mod down;
 mod exit;
 mod field;
@@ -66,6 +67,7 @@ fn run(matches: &ArgMatches) -> Result<Exit, Failure> {
         "down" => return down::down(&globals),
         "serve" => return up::serve(of_noun, &globals),
         "status" => return status::status(&globals),
+        "demo" => return demo::demo(&globals),
         _ => {}
     }
     let (name, leaf) = match of_noun.subcommand() {

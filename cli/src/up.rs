@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use crate::visible;
 /// How long the daemon may take to start.
 const START_WAIT: Duration = Duration::from_secs(20);
 /// How long to wait between two looks.
-const LOOK_WAIT: Duration = Duration::from_millis(30);
+pub const LOOK_WAIT: Duration = Duration::from_millis(30);
 /// A log that is longer is put aside at the next start.
 const LOG_BYTES_MAX: u64 = 10 << 20;
 /// How much of the end of a log is shown.
@@ -158,39 +158,78 @@ fn agent_name(user: Option<&str>) -> String {
 
 /// Starts the daemon and waits until it answers: what it says about itself, and whether it was another that started.
 fn start(client: &Client, flags: &[String]) -> Result<(Running, bool), Failure> {
-    let home = client.home();
-    make_directory(home.path())?;
-    let log_path = home.path().join("daemon.log");
-    let log = open_log(&log_path).map_err(|error| Failure::io(&log_path, error))?;
-    let log_start = log.metadata().map_err(|error| Failure::io(&log_path, error))?.len();
-    let mut child = spawn(home.path(), flags, log)
-        .map_err(|error| Failure::Failed(format!("cannot start kwoon serve: {error}")))?;
-    let pid = child.id();
-    let deadline = Instant::now() + START_WAIT;
-    let mut ended_with = None;
+    let mut starting = Starting::begin(client.home(), flags)?;
     loop {
-        // If the child ended because another process was just starting a daemon for this home, that one is as good.
-        let other = ended_with.is_some();
-        if let Some(running) = client.healthy().filter(|running| other || running.pid == pid) {
-            return Ok((running, other));
+        if let Some(started) = starting.look(client.healthy())? {
+            return Ok(started);
         }
-        match &ended_with {
+        thread::sleep(LOOK_WAIT);
+    }
+}
+
+/// A daemon that was started in the background and need not answer yet. It goes on when this is dropped.
+#[derive(Debug)]
+pub struct Starting {
+    home: Home,
+    child: Child,
+    log: PathBuf,
+    log_start: u64,
+    ended_with: Option<ExitStatus>,
+    give_up: Instant,
+}
+
+impl Starting {
+    /// Starts the daemon of a home with these flags of `serve`; makes the directory where there is none.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn begin(home: &Home, flags: &[String]) -> Result<Self, Failure> {
+        make_directory(home.path())?;
+        let path = home.path().join("daemon.log");
+        let log = open_log(&path).map_err(|error| Failure::io(&path, error))?;
+        let log_start = log.metadata().map_err(|error| Failure::io(&path, error))?.len();
+        let child = spawn(home.path(), flags, log)
+            .map_err(|error| Failure::Failed(format!("cannot start kwoon serve: {error}")))?;
+        let give_up = Instant::now() + START_WAIT;
+        Ok(Self { home: home.clone(), child, log: path, log_start, ended_with: None, give_up })
+    }
+
+    /// The process.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// One look at how far it is, with what answers for the home now: what the daemon says about itself, and whether it
+    /// is another that started; nothing if it is to be looked again after [`LOOK_WAIT`].
+    ///
+    /// # Errors
+    /// If it ended, or takes too long.
+    pub fn look(&mut self, healthy: Option<Running>) -> Result<Option<(Running, bool)>, Failure> {
+        let pid = self.child.id();
+        // If the child ended because another process was just starting a daemon for this home, that one is as good.
+        let other = self.ended_with.is_some();
+        if let Some(running) = healthy.filter(|running| other || running.pid == pid) {
+            return Ok(Some((running, other)));
+        }
+        match &self.ended_with {
             None => {
-                ended_with = child
-                    .try_wait()
-                    .map_err(|error| Failure::Failed(format!("cannot look after the daemon: {error}")))?
+                let ended = self.child.try_wait();
+                self.ended_with =
+                    ended.map_err(|error| Failure::Failed(format!("cannot look after the daemon: {error}")))?;
             }
-            Some(status) if home.holder()?.is_none() => return Err(ended(&log_path, log_start, &status.to_string())),
+            Some(status) if self.home.holder()?.is_none() => {
+                return Err(ended(&self.log, self.log_start, &status.to_string()));
+            }
             Some(_) => {}
         }
-        if Instant::now() > deadline {
-            let log = log_path.display();
+        if Instant::now() > self.give_up {
+            let log = self.log.display();
             return Err(Failure::Failed(format!(
                 "the daemon (process {pid}) does not answer after {} s; it may go on starting, and its log is {log}",
                 START_WAIT.as_secs()
             )));
         }
-        thread::sleep(LOOK_WAIT);
+        Ok(None)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
@@ -21,7 +22,7 @@ pub struct Daemon {
     child: Child,
     /// Its home.
     pub home: PathBuf,
-    /// `127.0.0.1:port`.
+    /// `127.0.0.1:port`, or the path of its Unix socket.
     pub address: String,
     log: Mutex<Receiver<String>>,
     seen: Vec<String>,
@@ -90,6 +91,16 @@ impl Daemon {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{line}; exec \"$0\" --home \"$1\" serve {}", APART.join(" ")), KWOON]).arg(home);
         Self::started(home, command).unwrap()
+    }
+
+    /// A daemon with flags of `serve` in a network namespace, talked to over its Unix socket.
+    pub fn inside(namespace: &str, home: &Path, flags: &[&str]) -> Self {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace, KWOON, "--home"]).arg(home).arg("serve").args(flags);
+        let mut daemon = Self::started(home, command).unwrap();
+        let run: Value = serde_json::from_slice(&std::fs::read(home.join("run.json")).unwrap()).unwrap();
+        daemon.address = run["socket"].as_str().unwrap().to_owned();
+        daemon
     }
 
     /// The daemon that this command becomes; it serves when this returns.
@@ -244,20 +255,30 @@ pub fn call_at(address: &str, token: &str, operation: &str, arguments: &Value) -
 }
 
 fn exchange(address: &str, method: &str, path: &str, head: &str, body: &[u8]) -> std::io::Result<Reply> {
-    let host = if head.to_ascii_lowercase().contains("host:") { String::new() } else { format!("Host: {address}\r\n") };
+    let is_socket = address.starts_with('/');
+    let host = if is_socket { "localhost" } else { address };
+    let host = if head.to_ascii_lowercase().contains("host:") { String::new() } else { format!("Host: {host}\r\n") };
     let request =
         format!("{method} {path} HTTP/1.1\r\n{host}{head}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(request.as_bytes())?;
-    stream.write_all(body)?;
-    let mut reply = Vec::new();
-    stream.read_to_end(&mut reply)?;
+    let parts = [request.as_bytes(), body];
+    let reply =
+        if is_socket { ask(UnixStream::connect(address)?, parts) } else { ask(TcpStream::connect(address)?, parts) }?;
     let broken = || std::io::Error::other("the connection broke");
     let text = String::from_utf8(reply).map_err(|_| broken())?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(broken)?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(broken)?;
     let body = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
     Ok(Reply { status, head: head.to_owned(), body })
+}
+
+/// Sends a request and reads to the end of the connection.
+fn ask(mut stream: impl Read + Write, parts: [&[u8]; 2]) -> std::io::Result<Vec<u8>> {
+    for part in parts {
+        stream.write_all(part)?;
+    }
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply)?;
+    Ok(reply)
 }
 
 /// The command line against a home, with nothing of the caller's environment that it reads.

@@ -51,6 +51,8 @@ fn the_tour_of_readme_works() {
     assert_eq!(install, "cargo install --locked --path cli");
     run(directory.path(), up);
     let _down = Down(directory.path());
+    let said = run(directory.path(), &block("demo"));
+    assert!(said.contains("Turns and digests are equal."), "{said}");
     let said = run(directory.path(), &block("tour"));
     assert!(said.contains("Which changes go in?"), "the working set shows the question: {said}");
     assert!(said.contains("sound"), "{said}");

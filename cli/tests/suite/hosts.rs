@@ -10,7 +10,7 @@ use crate::daemon::Daemon;
 const NEVER: Duration = Duration::from_secs(90);
 
 /// Looks until something is there. Each look is a call of a daemon, so nothing spins.
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let give_up = Instant::now() + NEVER;
     loop {
         if let Some(found) = look() {
@@ -21,54 +21,68 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A daemon with one agent.
-struct Host {
-    daemon: Daemon,
-    owner: String,
-    id: String,
-    agent: String,
-    token: String,
+pub struct Host {
+    /// The daemon.
+    pub daemon: Daemon,
+    /// The owner's token.
+    pub owner: String,
+    /// The id of the host.
+    pub id: String,
+    /// The id of the agent.
+    pub agent: String,
+    /// The agent's token.
+    pub token: String,
 }
 
 impl Host {
     fn new(name: &str) -> Self {
-        let daemon = Daemon::fresh();
+        Self::of(Daemon::fresh(), name)
+    }
+
+    /// A daemon, and an agent that is made on it.
+    pub fn of(daemon: Daemon, name: &str) -> Self {
         let (agent, token) = daemon.agent(name);
         let (owner, id) = (daemon.token("owner"), host_id(&daemon));
         Self { daemon, owner, id, agent, token }
     }
 
     /// Calls as the agent what must be sealed.
-    fn sealed(&self, operation: &str, arguments: Value) -> Value {
+    pub fn sealed(&self, operation: &str, arguments: Value) -> Value {
         self.daemon.sealed(&self.token, operation, arguments)
     }
 
     /// Calls as the agent what must be pending.
-    fn pending(&self, operation: &str, arguments: Value) -> Value {
+    pub fn pending(&self, operation: &str, arguments: Value) -> Value {
         self.daemon.pending(&self.token, operation, arguments)
     }
 
     /// Reads as the agent.
-    fn read(&self, operation: &str, arguments: Value) -> Value {
+    pub fn read(&self, operation: &str, arguments: Value) -> Value {
         self.daemon.ok(&self.token, operation, arguments)
     }
 
-    fn owner(&self, operation: &str, arguments: Value) -> Value {
+    /// Calls as the owner.
+    pub fn owner(&self, operation: &str, arguments: Value) -> Value {
         self.daemon.ok(&self.owner, operation, arguments)
     }
 
-    fn ticket(&self) -> String {
+    /// A ticket to this host.
+    pub fn ticket(&self) -> String {
         self.owner("peer_ticket", json!({}))["result"]["ticket"].as_str().unwrap().to_owned()
     }
 
-    fn add(&self, other: &Self) {
+    /// Adds another host.
+    pub fn add(&self, other: &Self) {
         self.owner("peer_add", json!({"ticket": other.ticket()}));
     }
 
-    fn network(&self, online: bool) {
+    /// Goes on or off the network.
+    pub fn network(&self, online: bool) {
         self.owner("network", json!({"online": online}));
     }
 
-    fn is_connected(&self, other: &str) -> bool {
+    /// Whether another host is connected.
+    pub fn is_connected(&self, other: &str) -> bool {
         let peers = self.owner("peer_list", json!({}));
         peers["result"]["peers"]
             .as_array()
@@ -77,29 +91,30 @@ impl Host {
             .any(|peer| peer["host"] == other && peer["connected"] == true)
     }
 
-    fn connected(&self, other: &Self, connected: bool) {
+    /// Waits until another host is connected, or is not.
+    pub fn connected(&self, other: &Self, connected: bool) {
         eventually("a connection, or its end", || (self.is_connected(&other.id) == connected).then_some(()));
     }
 
     /// The first obligation, once there is one.
-    fn owes(&self) -> Value {
+    pub fn owes(&self) -> Value {
         let turn = self.read("turn", json!({"wait_ms": 60_000}));
         let owed = turn["result"]["obligations"].as_array().unwrap().first().cloned();
         owed.unwrap_or_else(|| panic!("nothing is owed: {turn:#}"))
     }
 
     /// Where a log stands here.
-    fn digest(&self, object: &Value) -> Value {
+    pub fn digest(&self, object: &Value) -> Value {
         self.owner("object_digest", json!({"object": object}))["result"].clone()
     }
 
     /// Own actions that are not settled.
-    fn outbox(&self) -> Vec<Value> {
+    pub fn outbox(&self) -> Vec<Value> {
         self.read("outbox_list", json!({}))["result"]["actions"].as_array().unwrap().clone()
     }
 
     /// The texts of a thread, in their order.
-    fn texts(&self, thread: &Value) -> Vec<String> {
+    pub fn texts(&self, thread: &Value) -> Vec<String> {
         let mut texts = Vec::new();
         let mut arguments = json!({"thread": thread, "limit": 50});
         loop {
@@ -133,7 +148,7 @@ fn run(daemon: &Daemon) -> Value {
 }
 
 /// A thread of the first one's agent that those of the others have joined.
-fn thread(home: &Host, others: &[&Host]) -> Value {
+pub fn thread(home: &Host, others: &[&Host]) -> Value {
     let created = home.sealed("thread_create", json!({"subject": "work", "admission": {}}));
     for other in others {
         other.sealed("thread_join", json!({"ticket": created["secret"]["ticket"]}));
@@ -142,7 +157,7 @@ fn thread(home: &Host, others: &[&Host]) -> Value {
 }
 
 /// Waits until a log stands at the same place on all hosts.
-fn alike(hosts: &[&Host], object: &Value) {
+pub fn alike(hosts: &[&Host], object: &Value) {
     eventually("the same log everywhere", || {
         let first = hosts[0].digest(object);
         hosts[1..].iter().all(|host| host.digest(object) == first).then_some(())

@@ -14,6 +14,7 @@ mod backoff;
 pub mod close;
 mod config;
 mod dial;
+mod discover;
 mod frame;
 mod greeting;
 mod link;

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use iroh::Endpoint;
 use iroh::endpoint::{BindError, BindOpts, PortmapperConfig, QuicTransportConfig, VarInt, presets};
-use iroh_mdns_address_lookup::{DiscoveryEvent, MdnsAddressLookup};
 use kwoon_keys::PublicKey;
-use n0_future::StreamExt;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
@@ -17,13 +15,12 @@ use tokio::task::JoinHandle;
 use crate::config::{Discovery, Hints, NetConfig, NetError};
 use crate::link::Link;
 use crate::table::{Online, Shared};
-use crate::{ALPN, accept, dial};
+use crate::{ALPN, accept, dial, discover};
 
 /// A peer of whom nothing came for this long is gone.
 const IDLE_MAX: Duration = Duration::from_secs(8);
 /// An idle link sends one packet in this time, so a dead peer is found within the sum of both.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
-const SERVICE: &str = "kwoon";
 /// So often and so long a port is waited for, which the system gives back a little after an endpoint is closed.
 const PORT_TRIES: u32 = 50;
 const PORT_WAIT: Duration = Duration::from_millis(20);
@@ -173,9 +170,8 @@ impl Net {
                 let endpoint = self.bind_again(session.bound).await?;
                 let bound = endpoint.bound_sockets();
                 session.bound = bound.into_iter().find(|bound| bound.is_ipv6() == self.config.bind.is_ipv6());
-                let lookup = self.lookup(&endpoint);
                 let online = self.shared.table().go_online(endpoint);
-                session.state = State::Online(self.run(online, lookup));
+                session.state = State::Online(self.run(online));
             }
             (State::Online(_), false) => {
                 // If this call is dropped half way, the tasks of the endpoint end all the same.
@@ -210,8 +206,10 @@ impl Net {
         }
     }
 
-    fn run(&self, online: Online, lookup: Option<MdnsAddressLookup>) -> Running {
-        let discovering = lookup.map(|lookup| self.runtime.spawn(discover(Arc::clone(&self.shared), lookup)));
+    fn run(&self, online: Online) -> Running {
+        let discovers = self.config.discovery == Discovery::Mdns;
+        let discover = || discover::discover(Arc::clone(&self.shared), online.endpoint.clone());
+        let discovering = discovers.then(|| self.runtime.spawn(discover()));
         let accepting = accept::accept(Arc::clone(&self.shared), online.endpoint, online.session);
         Running { accepting: self.runtime.spawn(accepting), discovering }
     }
@@ -261,17 +259,6 @@ impl Net {
             error => system(&error),
         })
     }
-
-    /// A host without a network has nobody to discover; it can be dialled all the same.
-    fn lookup(&self, endpoint: &Endpoint) -> Option<MdnsAddressLookup> {
-        if self.config.discovery == Discovery::Off {
-            return None;
-        }
-        let lookup = MdnsAddressLookup::builder().service_name(SERVICE).build(endpoint.id());
-        let lookup = lookup.inspect_err(|error| tracing::warn!(%error, "no hosts are discovered")).ok()?;
-        endpoint.address_lookup().ok()?.add(lookup.clone());
-        Some(lookup)
-    }
 }
 
 impl Drop for Net {
@@ -305,16 +292,4 @@ pub(crate) fn transport(streams: u32) -> QuicTransportConfig {
         .default_path_max_idle_timeout(IDLE_MAX)
         .default_path_keep_alive_interval(KEEP_ALIVE)
         .build()
-}
-
-/// Tells the dialers where peers announce themselves.
-async fn discover(shared: Arc<Shared>, lookup: MdnsAddressLookup) {
-    let mut events = lookup.subscribe().await;
-    while let Some(event) = events.next().await {
-        if let DiscoveryEvent::Discovered { endpoint_info, .. } = event {
-            let peer = PublicKey(*endpoint_info.endpoint_id.as_bytes());
-            let addresses: Vec<_> = endpoint_info.ip_addrs().copied().collect();
-            shared.table().discovered(&peer, &addresses);
-        }
-    }
 }
