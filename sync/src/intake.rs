@@ -21,6 +21,7 @@ use kwoon_ledger::state::{Cells, ObjectNumber, Reach};
 use kwoon_ledger::storage::{Order, Read, ReadError, Table};
 use kwoon_ledger::time::{Duration, Time};
 
+pub use self::actions::ToldRefusal;
 pub use self::voices::{Voice, voice, voice_key, voices};
 use crate::peers;
 use crate::round::Round;

@@ -91,8 +91,8 @@ pub struct Beginning {
     pub counting: Digest,
 }
 
-/// The digest of where logs stand, in the order of their ids.
-fn digest_of(items: &[Item]) -> Digest {
+/// The digest of where logs stand, which are in the order of their ids.
+pub fn digest_of(items: &[Item]) -> Digest {
     let ids: Vec<Digest> = items.iter().map(Item::id).collect();
     let parts: Vec<&[u8]> = ids.iter().map(|id| &id.as_bytes()[..]).collect();
     Digest::of("kwoon 1 shared", &parts)

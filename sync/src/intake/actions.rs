@@ -37,14 +37,16 @@ pub(super) fn refusal_key(number: ObjectNumber, attempt: &Digest) -> Vec<u8> {
 /// A refusal that was told to another host.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub(super) struct ToldRefusal {
+pub struct ToldRefusal {
+    /// The signed outcome.
     #[n(0)]
-    outcome: ByteVec,
+    pub outcome: ByteVec,
+    /// The request.
     #[n(1)]
-    request: RequestId,
+    pub request: RequestId,
     /// From when on the attempt cannot take effect anyway.
     #[n(2)]
-    expires_at: Time,
+    pub expires_at: Time,
 }
 
 /// What this host decides of an action that another brought.
