@@ -324,7 +324,7 @@ impl Session {
             if let Message::Want(wishes) = message {
                 for wish in wishes {
                     let head = self.head_of(read, &wish.object)?.map_or(0, |(index, _)| index);
-                    self.awaited.insert(wish.object, self.known.get(&wish.object).copied().unwrap_or(head));
+                    self.await_until(wish.object, self.known.get(&wish.object).copied().unwrap_or(head));
                 }
             }
         }
@@ -397,6 +397,13 @@ impl Session {
         }
     }
 
+    /// Notes that a log is to come up to an index. What is not noted comes as well.
+    fn await_until(&mut self, object: ObjectId, index: u64) {
+        if self.awaited.len() < KNOWN_MAX || self.awaited.contains_key(&object) {
+            self.awaited.insert(object, index);
+        }
+    }
+
     /// Where a log stands here, and its number.
     fn head_of(&self, read: &dyn Read, object: &ObjectId) -> Result<Option<(u64, ObjectNumber)>, ReadError> {
         let Some(number) = index::number(read, object)? else { return Ok(None) };
@@ -409,7 +416,10 @@ impl Session {
         for item in &heads.items {
             self.know(item.object, Some(item.index));
             let head = self.head_of(read, &item.object)?;
-            match head {
+            let reach = head.map_or(Ok(Reach::Nothing), |(_, number)| reach::reach(read, &self.pair(), number))?;
+            // What came after the end of the other's right is as if it were not here.
+            let until = if let Reach::Ended(index) = reach { index } else { u64::MAX };
+            match head.map(|(index, number)| (index.min(until), number)) {
                 Some((index, _)) if index >= item.index => {
                     // What it lacks it is told, and a log that it orders by now is its own.
                     if index > item.index && self.wishes.len() < WISHES_MAX {
@@ -419,11 +429,13 @@ impl Session {
                         self.releases.push(item.object);
                     }
                 }
+                // Only this host adds to it.
+                Some((_, number)) if log::is_ordered_by(read, &self.own, number)? => {}
                 _ => {
-                    let from = head.map_or(0, |(index, _)| index.saturating_add(1));
+                    let from = reach::asks_from(read, &self.pair(), &item.object)?;
                     wishes.push(Wish { object: item.object, from });
-                    if self.awaited.len() < KNOWN_MAX {
-                        self.awaited.insert(item.object, item.index);
+                    if until == u64::MAX {
+                        self.await_until(item.object, item.index);
                     }
                 }
             }
@@ -587,9 +599,9 @@ impl Session {
                 continue;
             }
             if let Reach::Ended(index) = reach {
-                // The other asks for the end from where it stands.
-                if known.is_none_or(|known| known < index) {
-                    items.push(Item { index, ..item });
+                // The other asks for the end from where it stands. What came after that is no news to it.
+                if first <= index && known.is_none_or(|known| known < index) {
+                    items.extend(reach::item_until(read, number, index)?);
                 }
                 continue;
             }
@@ -644,10 +656,8 @@ impl Session {
                 }
                 // There is no more: the other learns how far this host is.
                 Reach::Ended(index) => {
-                    if let Some(item) = reach::item(read, number)? {
-                        let items = vec![Item { index: index.min(head), ..item }];
-                        step.send.push(Message::Heads(Heads { items, changes: None, digest: None, ranges: false }));
-                    }
+                    let items = reach::item_until(read, number, index)?.into_iter().collect();
+                    step.send.push(Message::Heads(Heads { items, changes: None, digest: None, ranges: false }));
                 }
                 Reach::Whole if wish.from > head => {
                     let items = reach::item(read, number)?.into_iter().collect();
@@ -821,7 +831,7 @@ impl Session {
             }
         }
         for object in std::mem::take(&mut self.held_back) {
-            let from = self.head_of(read, &object)?.map_or(0, |(index, _)| index.saturating_add(1));
+            let from = reach::asks_from(read, &self.pair(), &object)?;
             wishes.push(Wish { object, from });
         }
         if !leaving.is_empty() {

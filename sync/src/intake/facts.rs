@@ -23,7 +23,7 @@ use minicbor::bytes::ByteVec;
 
 use crate::peers;
 use crate::quarantine::{self, Quarantined, Reason, RecordType};
-use crate::reach;
+use crate::reach::{self, Pair};
 use crate::round::Round;
 use crate::wire::{Content, Contents, Ending, Facts, Message, Wish};
 
@@ -47,7 +47,8 @@ impl Round<'_> {
         }
         let next = head.as_ref().map_or(0, |head| head.index.saturating_add(1));
         if facts.from > next {
-            return Ok(Received::say(Message::Want(vec![Wish { object, from: next }])));
+            let from = reach::asks_from(state, &Pair { own, peer: *peer, related }, &object)?;
+            return Ok(Received::say(Message::Want(vec![Wish { object, from }])));
         }
         let asked = self.asked_for(&object, known)?;
         if !asked && !self.may_come_unasked(peer, related, &object)? {
