@@ -250,7 +250,8 @@ impl Round<'_> {
         };
         let chained = between.iter().fold(head.hash, |hash, fact| head_hash(&hash, fact));
         let known = followed((head.epoch, head.sequencer), &ending.object, &ending.moves);
-        let Ok((fact, effects)) = ending.outcome.verify(&known[known.len() - 1].1) else {
+        let sequencer = known[known.len() - 1].1;
+        let Ok((fact, effects)) = ending.outcome.verify(&sequencer) else {
             return Ok(Received::fault("the end of a right that its sequencer did not seal"));
         };
         let at = next.checked_add(between.len() as u64);
@@ -269,7 +270,7 @@ impl Round<'_> {
             return Ok(Received::fault("a fact that ends no right here"));
         }
         // What ends it may be an own action: its outcome is kept with the others.
-        let kept = Kept { outcome: ending.outcome, sequencer: head.sequencer, arrival: log::next_arrival(state)? };
+        let kept = Kept { outcome: ending.outcome, sequencer, arrival: log::next_arrival(state)? };
         let action = log::action_of(&fact)
             .filter(|action| action.agent().is_some_and(|agent| self.keyring.agent(&agent).is_some()));
         let agents: BTreeSet<AgentId> = self.keyring.agents().copied().collect();
