@@ -339,14 +339,15 @@ impl Round<'_> {
         }
         let head = Cells::new(overlay, number).head()?.ok_or_else(|| ReadError::damaged("a log without a head"))?;
         let details = refusal.details.iter().map(|(name, detail)| detail_of(name, detail)).collect();
+        let (index, hash) = told_place(overlay, number, &head, action)?;
         let outcome = Outcome {
             schema: SCHEMA,
             request: action.request(),
             attempt,
             object: carried.object,
             epoch: head.epoch,
-            index: head.index,
-            head: head.hash,
+            index,
+            head: hash,
             log_time: head.log_time.max(self.now),
             result: OutcomeResult::Refused(refusal.code.name().to_owned(), details),
         };
@@ -513,6 +514,23 @@ impl Round<'_> {
         }
         Ok(())
     }
+}
+
+/// The place in a log that its actor may know of: the head, or the fact that ended the last right to it.
+fn told_place(read: &dyn Read, number: ObjectNumber, head: &Head, action: &Action) -> Result<(u64, Digest), ReadError> {
+    let cells = Cells::new(read, number);
+    let account = action.agent().map_or(Ok(None), |agent| cells.account(&agent))?;
+    let mut until = None;
+    for instance in account.iter().flat_map(|account| &account.instances) {
+        match cells.reach(&instance.host)? {
+            Reach::Whole => return Ok((head.index, head.hash)),
+            Reach::Ended(index) => until = until.max(Some(index)),
+            Reach::Nothing => {}
+        }
+    }
+    let Some(index) = until else { return Ok((head.index, head.hash)) };
+    let hash = log::head_at(read, number, head, index)?.unwrap_or(head.hash);
+    Ok((index, hash))
 }
 
 /// Who counts as having tried to join: the agent, and the host that it came through.
