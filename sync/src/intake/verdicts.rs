@@ -59,8 +59,9 @@ impl Round<'_> {
         };
         let action = row.carried.action()?;
         let joins = matches!(action.body, Body::ThreadJoin(..)) && attempt_hash(&row.carried.signed) == attempt;
-        let room = row.hosts.len() < HOSTS_MAX && hint.addresses.len() <= peers::ADDRESSES_MAX && hint.host != own;
-        if joins && room && !row.hosts.contains(&hint.host) {
+        let room = row.hosts.len() < HOSTS_MAX && hint.host != own;
+        let sound = hint.is_sound() && hint.host.is_sound();
+        if joins && room && sound && !row.hosts.contains(&hint.host) {
             row.hosts.push(hint.host);
             outbox::put(overlay, &action, row)?;
             peers::add(overlay, &hint.host, &hint.addresses)?;
