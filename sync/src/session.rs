@@ -125,6 +125,8 @@ pub struct Session {
     content_wishes: VecDeque<Wish>,
     /// What was asked of the other and has not come: the last index that it is known to have.
     awaited: BTreeMap<ObjectId, u64>,
+    /// The log of which facts were given to the writer last.
+    delivered: Option<ObjectId>,
     /// How far its changes will be taken in once nothing is awaited any more.
     seen: Option<Seen>,
     ranges: Option<Ranges>,
@@ -180,6 +182,7 @@ impl Session {
             wishes: VecDeque::new(),
             content_wishes: VecDeque::new(),
             awaited: BTreeMap::new(),
+            delivered: None,
             seen: None,
             ranges: None,
             ranged: false,
@@ -261,6 +264,7 @@ impl Session {
             Message::Facts(facts) => {
                 let last = facts.from.saturating_add(facts.facts.len() as u64).checked_sub(1);
                 self.know(facts.object, last);
+                self.delivered = Some(facts.object);
                 // Noted together with the facts, if nothing else is to come first.
                 let seen = self
                     .hello
@@ -309,7 +313,13 @@ impl Session {
                 }
                 step.send.push(self.account(ranges.changes(), Vec::new(), None));
             }
-            message => step.deliver = self.deliver(Intake::Message(message)),
+            message => {
+                // No more than the end of a right comes of a log.
+                if let Message::Ending(ending) = &message {
+                    self.awaited.remove(&ending.object);
+                }
+                step.deliver = self.deliver(Intake::Message(message));
+            }
         }
         Ok(())
     }
@@ -331,17 +341,13 @@ impl Session {
         if self.held_back.len() < ASKED_MAX {
             self.held_back.extend(received.held_back);
         }
-        // What cannot be taken is not waited for: it is noted as wanted, and asked for again.
-        if received.fault.is_some() {
-            let mut behind = BTreeSet::new();
-            for (object, index) in &self.awaited {
-                if self.head_of(read, object)?.is_none_or(|(head, _)| head < *index) {
-                    behind.insert(*object);
-                }
+        if let Some(object) = self.delivered.take() {
+            // What cannot be taken is not waited for: it is noted as wanted, and asked for again.
+            let until = self.awaited.get(&object).copied();
+            if until.is_some() && (received.fault.is_some() || self.is_here(read, &object, until)?) {
+                self.awaited.remove(&object);
             }
-            self.awaited.retain(|object, _| !behind.contains(object));
         }
-        self.settle(read)?;
         if let Some(delivery) = self.next_note() {
             step.deliver = Some(delivery);
             return Ok(step);
@@ -363,12 +369,17 @@ impl Session {
         self.awaited.is_empty() && self.wishes.is_empty() && self.ranges.is_none()
     }
 
-    /// What of that which was awaited is here by now.
+    /// Whether a log is here up to an index.
+    fn is_here(&self, read: &dyn Read, object: &ObjectId, until: Option<u64>) -> Result<bool, ReadError> {
+        Ok(self.head_of(read, object)?.map(|(head, _)| head) >= until)
+    }
+
+    /// What of that which was awaited is here by now, whoever brought it.
     fn settle(&mut self, read: &dyn Read) -> Result<(), ReadError> {
-        let mut here = Vec::new();
+        let mut here = BTreeSet::new();
         for (object, index) in &self.awaited {
-            if self.head_of(read, object)?.is_some_and(|(head, _)| head >= *index) {
-                here.push(*object);
+            if self.is_here(read, object, Some(*index))? {
+                here.insert(*object);
             }
         }
         self.awaited.retain(|object, _| !here.contains(object));
@@ -540,6 +551,8 @@ impl Session {
         }
         if now >= self.sweep_at {
             self.sweep_at = now.after(SWEEP);
+            self.settle(read)?;
+            step.deliver = self.next_note();
             self.ask(read, now, &mut step)?;
         }
         self.ask_voices(read, &mut step)?;

@@ -27,6 +27,7 @@ use crate::reach::{self, Pair};
 use crate::round::Round;
 use crate::wire::{Content, Contents, Ending, Facts, Message, Wish};
 
+use super::ended::{clear_passed_on, clear_voice};
 use super::verdicts::followed;
 use super::*;
 
@@ -120,6 +121,7 @@ impl Round<'_> {
             let agents = self.keyring.agents().copied().collect();
             forget::forget(&mut layer, number, &agents)?;
         }
+        clear_voice(&mut layer, &object)?;
         let batch = layer.batch;
         self.sequencer.overlay.absorb(batch);
         if !ended {
@@ -203,6 +205,9 @@ impl Round<'_> {
             return Ok(());
         }
         let Some(seal) = last_seal(&self.sequencer.overlay, number)? else { return Ok(()) };
+        if rows.iter().any(|row| !row.own && !row.is_pending()) {
+            clear_passed_on(&mut self.sequencer.overlay, object, Some(seal.log_time))?;
+        }
         for row in rows.into_iter().filter(Outgoing::is_pending) {
             let action = row.carried.action()?;
             if action.expires_at <= seal.log_time {
@@ -281,6 +286,7 @@ impl Round<'_> {
             outbox::remove(overlay, &ending.object, &action.request())?;
         }
         forget::forget(overlay, number, &agents)?;
+        clear_voice(overlay, &ending.object)?;
         Ok(Received::default())
     }
 }
@@ -321,6 +327,11 @@ pub(super) fn fold<'f>(
         }
     }
     let mut at = next;
+    // Of the fact before.
+    let mut epoch = match next.checked_sub(1) {
+        Some(last) => Some(log::fact(layer, number, last)?.epoch),
+        None => None,
+    };
     for (sealed, record) in seals {
         if sealed.saturating_add(1) < at {
             continue;
@@ -329,11 +340,20 @@ pub(super) fn fold<'f>(
         while at <= sealed {
             let place = usize::try_from(at - facts.from).unwrap_or(usize::MAX);
             let Some(bytes) = facts.facts.get(place) else { return Ok(folded) };
-            if Fact::read(bytes).is_ok_and(|fact| replica::is_ahead(&fact, now)) {
-                // Held back: by this host's clock it lies in the future. It comes again.
-                *fault = Some("a fact lies more than 10 minutes in the future");
-                folded.held_back = true;
-                return Ok(folded);
+            if let Ok(fact) = Fact::read(bytes) {
+                if replica::is_ahead(&fact, now) {
+                    // Held back: by this host's clock it lies in the future. It comes again.
+                    *fault = Some("a fact lies more than 10 minutes in the future");
+                    folded.held_back = true;
+                    return Ok(folded);
+                }
+                // What one sequencer ordered is not for the next one to seal.
+                if let Some(before) = epoch.replace(fact.epoch).filter(|before| *before != fact.epoch)
+                    && segment.get(Table::Seals, &log::seal_key(number, before, at.saturating_sub(1)))?.is_none()
+                {
+                    *fault = Some("an epoch whose last fact its sequencer did not seal");
+                    return Ok(folded);
+                }
             }
             match replica::fold(&mut segment, number, bytes) {
                 Ok(_) => at += 1,

@@ -67,7 +67,15 @@ fn attempt() -> Digest {
 
 fn outgoing(progress: Progress) -> Outgoing {
     let called = Some(("entry_handle".to_owned(), "k-1".to_owned()));
-    Outgoing { carried: carried(), progress, own: true, order: 5, hosts: vec![host().public()], called }
+    Outgoing {
+        carried: carried(),
+        progress,
+        own: true,
+        order: 5,
+        hosts: vec![host().public()],
+        called,
+        brought_by: None,
+    }
 }
 
 /// The first message of a comparison of ranges, as the host that called sends it that has these logs.
@@ -193,7 +201,7 @@ fn add_kept(vectors: &mut Vectors) {
         vectors.record(progress_name(&progress), &progress);
     }
     vectors.record("Outgoing", &outgoing(Progress::Refused(signed_outcome())));
-    vectors.record("Outgoing of another host", &Outgoing::passed_on(carried()));
+    vectors.record("Outgoing of another host", &Outgoing::passed_on(carried(), host().public()));
     let expires_at = action().expires_at;
     vectors.record("ToldRefusal", &ToldRefusal { outcome: signed_outcome(), request: action().request(), expires_at });
     let voice = Voice { next_epoch: 1, next_host: next_owner().public(), signed: voice_of(&host()) };
