@@ -433,7 +433,8 @@ impl Session {
             match head.map(|(index, number)| (index.min(until), number)) {
                 Some((index, _)) if index >= item.index => {
                     // What it lacks it is told, and a log that it orders by now is its own.
-                    if index > item.index && self.wishes.len() < WISHES_MAX {
+                    let more = index > item.index && reach != Reach::Nothing;
+                    if more && self.wishes.len() < WISHES_MAX {
                         self.wishes.push_back(Wish { object: item.object, from: item.index.saturating_add(1) });
                         self.has_more = true;
                     } else if index == item.index && self.is_kept_for(read, &item.object)? {
