@@ -102,7 +102,7 @@ fn of_ticket() -> Vec<Vec<u8>> {
     for given in [&derivations["ticket"]["text"], &derivations["ticket to a host"]["output"]] {
         let text = given.as_str().expect("a text");
         seeds.push(after(0, text.as_bytes()));
-        seeds.push(after(0, text[..text.len() / 2].as_bytes()));
+        seeds.push(after(0, &text.as_bytes()[..text.len() / 2]));
         seeds.push(after(0, format!(" {}\r\n\t{} ", &text[..20], &text[20..]).as_bytes()));
         seeds.push(after(0, text.replacen("kwoonadm", "kwoonpeer", 1).as_bytes()));
         seeds.push(after(0, text.to_uppercase().as_bytes()));
