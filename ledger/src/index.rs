@@ -24,6 +24,7 @@ const HOSTED: u8 = 0x08;
 const OUTGOING: u8 = 0x09;
 const OUTGOING_BY_ORDER: u8 = 0x0a;
 const PINNED: u8 = 0x0b;
+const PASSED_ON: u8 = 0x0c;
 const LIST: u8 = 0x10;
 const LIST_BY_ARRIVAL: u8 = 0x20;
 const LIST_BY_HANDLE: u8 = 0x30;
@@ -358,6 +359,50 @@ pub(crate) fn outgoing_since(read: &dyn Read, order: u64, limit: usize) -> Resul
     let from = key(OUTGOING_BY_ORDER, &[&order.to_be_bytes()]);
     let rows = read.range(Table::Derived, &from, &[OUTGOING_BY_ORDER + 1], Order::Rising, limit)?;
     Ok(rows.into_iter().map(|(_, row)| row).collect())
+}
+
+/// How much is passed on for agents of other hosts: of which log, or brought by whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassedOn<'a> {
+    /// Actions on an object.
+    On(&'a ObjectId),
+    /// Actions that a host brought.
+    By(&'a PublicKey),
+}
+
+impl PassedOn<'_> {
+    fn key(self) -> Vec<u8> {
+        match self {
+            Self::On(object) => key(PASSED_ON, &[&[0], &cbor::write(object)]),
+            Self::By(host) => key(PASSED_ON, &[&[1], &host.0]),
+        }
+    }
+
+    /// How many actions that are, and how many bytes with the contents that they commit to.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn amount(self, read: &dyn Read) -> Result<(u64, u64), ReadError> {
+        let row = read.get(Table::Derived, &self.key())?;
+        let row = row.map(|row| cbor::read_own(&row).map_err(|_| ReadError::damaged("how much is passed on")));
+        row.transpose().map(Option::unwrap_or_default)
+    }
+
+    /// Counts one action more, or one less.
+    pub(crate) fn count(self, overlay: &mut Overlay<'_>, bytes: u64, comes: bool) -> Result<(), ReadError> {
+        let (actions, all) = self.amount(overlay)?;
+        let amount = if comes {
+            (actions.saturating_add(1), all.saturating_add(bytes))
+        } else {
+            (actions.saturating_sub(1), all.saturating_sub(bytes))
+        };
+        if amount.0 > 0 {
+            overlay.put(Table::Derived, self.key(), cbor::write(&amount));
+        } else {
+            overlay.remove(Table::Derived, self.key());
+        }
+        Ok(())
+    }
 }
 
 pub(crate) fn set_pinned(overlay: &mut Overlay<'_>, memory: &MemoryId, number: ObjectNumber) {

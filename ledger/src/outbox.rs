@@ -12,7 +12,7 @@ use minicbor::{Decode, Encode};
 use crate::action::{Action, ObjectId};
 use crate::derive::read_action;
 use crate::fact::Evidence;
-use crate::index::{self, List, Short};
+use crate::index::{self, List, PassedOn, Short};
 use crate::state::more;
 use crate::storage::{Order, Overlay, Read, ReadError, Table};
 
@@ -86,12 +86,23 @@ pub struct Outgoing {
     /// The operation that made it, and the idempotency key, of an own one.
     #[n(5)]
     pub called: Option<(String, String)>,
+    /// The host that brought it, of one that is passed on.
+    #[n(6)]
+    pub brought_by: Option<PublicKey>,
 }
 
 impl Outgoing {
-    /// An action that is passed on for an agent of another host.
-    pub fn passed_on(carried: Carried) -> Self {
-        Self { carried, progress: Progress::Pending, own: false, order: 0, hosts: Vec::new(), called: None }
+    /// An action that is passed on for an agent of another host, which this host brought.
+    pub fn passed_on(carried: Carried, by: PublicKey) -> Self {
+        let (progress, hosts, brought_by) = (Progress::Pending, Vec::new(), Some(by));
+        Self { carried, progress, own: false, order: 0, hosts, called: None, brought_by }
+    }
+
+    /// Bytes that are kept for it: the row, and the contents that it commits to.
+    pub fn weight(&self, action: &Action) -> u64 {
+        let mut bytes = cbor::write(self).len() as u64;
+        action.body.contents(|commitment| bytes = bytes.saturating_add(commitment.length_bytes));
+        bytes
     }
 
     /// Whether it has no outcome yet.
@@ -122,7 +133,12 @@ fn decode(bytes: &[u8]) -> Result<Outgoing, ReadError> {
 pub fn put(overlay: &mut Overlay<'_>, action: &Action, mut row: Outgoing) -> Result<(), ReadError> {
     let key = key(&row.carried.object, &action.request());
     row.order = match overlay.get(Table::Outbox, &key)? {
-        Some(before) => decode(&before)?.order,
+        Some(before) => {
+            let before = decode(&before)?;
+            let action = before.carried.action()?;
+            count(overlay, &before, &action, false)?;
+            before.order
+        }
         None => {
             let next = next_order(overlay)?;
             overlay.put(Table::Meta, NEXT_ORDER.to_vec(), more(next)?.to_be_bytes().to_vec());
@@ -130,18 +146,33 @@ pub fn put(overlay: &mut Overlay<'_>, action: &Action, mut row: Outgoing) -> Res
         }
     };
     overlay.put(Table::Outbox, key.clone(), cbor::write(&row));
-    set_derived(overlay, action, &row, &key);
-    Ok(())
+    set_derived(overlay, action, &row, &key)
 }
 
-/// Makes a row findable: by its request, by its order, and in its agent's list.
-pub(crate) fn set_derived(overlay: &mut Overlay<'_>, action: &Action, row: &Outgoing, key: &[u8]) {
+/// Counts a row that is passed on, as it comes and as it goes.
+fn count(overlay: &mut Overlay<'_>, row: &Outgoing, action: &Action, comes: bool) -> Result<(), ReadError> {
+    if row.own {
+        return Ok(());
+    }
+    let bytes = row.weight(action);
+    PassedOn::On(&row.carried.object).count(overlay, bytes, comes)?;
+    row.brought_by.iter().try_for_each(|host| PassedOn::By(host).count(overlay, bytes, comes))
+}
+
+/// Makes a row findable: by its request, by its order, and in its agent's list; and counts it.
+pub(crate) fn set_derived(
+    overlay: &mut Overlay<'_>,
+    action: &Action,
+    row: &Outgoing,
+    key: &[u8],
+) -> Result<(), ReadError> {
     let request = action.request();
     index::set_outgoing(overlay, &request, row.order, key);
     if let (true, Some(agent)) = (row.own, action.agent()) {
         let place = (List::Outbox, &index::owner(&agent), &request.0.short());
         index::list_put(overlay, place, row.order, 0, &request);
     }
+    count(overlay, row, action, true)
 }
 
 /// Removes an action that has its outcome.
@@ -152,9 +183,11 @@ pub fn remove(overlay: &mut Overlay<'_>, object: &ObjectId, request: &RequestId)
     let key = key(object, request);
     let Some(row) = overlay.get(Table::Outbox, &key)? else { return Ok(()) };
     let row = decode(&row)?;
+    let action = row.carried.action()?;
+    count(overlay, &row, &action, false)?;
     overlay.remove(Table::Outbox, key);
     index::clear_outgoing(overlay, request, row.order);
-    if let Some(agent) = row.carried.action()?.agent() {
+    if let Some(agent) = action.agent() {
         index::list_remove(overlay, List::Outbox, &index::owner(&agent), &request.0.short())?;
     }
     Ok(())
@@ -222,4 +255,18 @@ pub fn next_order(read: &dyn Read) -> Result<u64, ReadError> {
 /// If the store cannot be read.
 pub fn count_of(read: &dyn Read, agent: &AgentId, limit: usize) -> Result<usize, ReadError> {
     index::list_count(read, List::Outbox, &index::owner(agent), limit)
+}
+
+/// The own actions of an agent in the order in which they came to the outbox, at most `limit`.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn of_agent(read: &dyn Read, agent: &AgentId, limit: usize) -> Result<Vec<Outgoing>, ReadError> {
+    let (owner, all) = (index::owner(agent), u64::MAX);
+    let (requests, _) = index::list_page::<RequestId>(read, List::Outbox, &owner, None, limit, all)?;
+    let mut rows = Vec::with_capacity(requests.len());
+    for request in requests {
+        rows.extend(find(read, &request)?);
+    }
+    Ok(rows)
 }

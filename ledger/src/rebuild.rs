@@ -116,8 +116,7 @@ impl Rebuild {
             Stage::Outbox(after) => {
                 let last = self.step_rows_of(&mut overlay, Table::Outbox, after, |overlay, key, row| {
                     let row: Outgoing = cbor::read_own(row).map_err(|_| ReadError::damaged("a row of the outbox"))?;
-                    outbox::set_derived(overlay, &row.carried.action()?, &row, key);
-                    Ok(())
+                    outbox::set_derived(overlay, &row.carried.action()?, &row, key)
                 })?;
                 self.stage = last.map_or(Stage::Done, |last| Stage::Outbox(Some(last)));
             }

@@ -118,6 +118,7 @@ pub fn check(file: &mut dyn Read, now: Time) -> Result<Finding, FileStop> {
         seals: 0,
         contents: 0,
         last_content: None,
+        epoch: None,
         item: 0,
     };
     match check.run(file) {
@@ -158,6 +159,8 @@ struct Check<'a> {
     seals: u64,
     contents: u64,
     last_content: Option<Digest>,
+    /// The epoch of the fact before.
+    epoch: Option<u64>,
     /// The item that is being looked at.
     item: u64,
 }
@@ -227,8 +230,14 @@ impl Check<'_> {
         }
         // What does not decode is told from what is unknown as it is folded.
         if let Ok(fact) = Fact::read(bytes) {
-            if fact.object != header.object || fact.epoch != header.epoch {
+            let is_last = index == header.index;
+            if fact.object != header.object || fact.epoch > header.epoch || is_last && fact.epoch != header.epoch {
                 return fault(index, "the fact is of another log than the header says");
+            }
+            // What one sequencer ordered is not for the next one to seal.
+            let began = self.epoch.replace(fact.epoch).is_some_and(|epoch| epoch != fact.epoch);
+            if began && self.verifier.sealed != index.checked_sub(1) {
+                return fault(index, "the last fact of an epoch is not sealed");
             }
             if replica::is_ahead(&fact, self.now) {
                 return fault(index, "the fact lies more than 10 minutes ahead of this host's clock");

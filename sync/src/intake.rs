@@ -4,23 +4,22 @@
 //! Nothing a peer sends is believed, and nothing is kept that nobody here asked for or may read.
 
 mod actions;
+mod ended;
 mod facts;
 mod verdicts;
 mod voices;
 
-use kwoon_keys::id::AgentId;
 use kwoon_keys::{Digest, PublicKey};
 use kwoon_ledger::action::ObjectId;
 use kwoon_ledger::fact::{Seal, SealedOutcome, fact_hash};
 use kwoon_ledger::forget;
 use kwoon_ledger::index;
-use kwoon_ledger::limits::Limits;
 use kwoon_ledger::log;
-use kwoon_ledger::outbox;
 use kwoon_ledger::state::{Cells, ObjectNumber, Reach};
 use kwoon_ledger::storage::{Order, Read, ReadError, Table};
 use kwoon_ledger::time::{Duration, Time};
 
+pub use self::actions::ToldRefusal;
 pub use self::voices::{Voice, voice, voice_key, voices};
 use crate::peers;
 use crate::round::Round;
@@ -30,6 +29,10 @@ use crate::wire::{Message, Seen};
 const NOT_TAKEN_MS: u64 = 1000;
 /// Actions of others that are passed on for one object at most.
 const PASSED_ON_MAX: usize = 1024;
+/// Actions of others that are passed on for one host which brought them at most.
+const BROUGHT_MAX: u64 = 4096;
+/// Bytes that are kept of such actions, with their contents, for one object and for one host at most.
+const PASSED_ON_BYTES_MAX: u64 = 64 << 20;
 /// Refusals that are kept for one object at most. Beyond them nothing more is decided that would be refused.
 const REFUSALS_MAX: usize = 4096;
 /// Objects that are taken from a host which this host's owner did not add, at most.
@@ -191,6 +194,7 @@ impl Round<'_> {
         if matches!(object, ObjectId::Thread(_)) && matches!(cells.reach(&own)?, Reach::Ended(_)) && !orders {
             let agents = self.keyring.agents().copied().collect();
             forget::forget(overlay, number, &agents)?;
+            ended::clear_voice(overlay, object)?;
         }
         Ok(())
     }
@@ -231,13 +235,4 @@ pub fn moves(read: &dyn Read, number: ObjectNumber, epoch: u64) -> Result<Vec<Se
 /// If the store cannot be read.
 pub fn hash_of(read: &dyn Read, number: ObjectNumber, index: u64) -> Result<Digest, ReadError> {
     Ok(fact_hash(&log::fact_bytes(read, number, index)?))
-}
-
-/// Whether limits of this host leave room for one more own action without an outcome.
-///
-/// # Errors
-/// If the store cannot be read.
-pub fn has_room(read: &dyn Read, agent: &AgentId, limits: &Limits) -> Result<bool, ReadError> {
-    let most = usize::try_from(limits.outbox_max).unwrap_or(usize::MAX);
-    Ok(outbox::count_of(read, agent, most)? < most)
 }

@@ -91,6 +91,34 @@ pub fn item(read: &dyn Read, number: ObjectNumber) -> Result<Option<Item>, ReadE
     Ok(Some(Item { object: head.object, epoch: head.epoch, index: head.index, head: head.hash }))
 }
 
+/// The same for a host whose right ended with the fact of an index: of what came after it is told nothing.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn item_until(read: &dyn Read, number: ObjectNumber, index: u64) -> Result<Option<Item>, ReadError> {
+    let Some(head) = Cells::new(read, number).head()? else { return Ok(None) };
+    let index = index.min(head.index);
+    let Some(hash) = log::head_at(read, number, &head, index)? else { return Ok(None) };
+    let epoch = log::fact(read, number, index)?.epoch;
+    Ok(Some(Item { object: head.object, epoch, index, head: hash }))
+}
+
+/// From which fact on the other host is asked for a log: from the next one, but it does not learn how far a log goes here
+/// that it may not read to its end.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn asks_from(read: &dyn Read, pair: &Pair, object: &ObjectId) -> Result<u64, ReadError> {
+    let Some(number) = index::number(read, object)? else { return Ok(0) };
+    let Some(head) = Cells::new(read, number).head()? else { return Ok(0) };
+    let next = head.index.saturating_add(1);
+    Ok(match reach(read, pair, number)? {
+        Reach::Whole => next,
+        Reach::Ended(index) => index.saturating_add(1).min(next),
+        Reach::Nothing => 0,
+    })
+}
+
 /// Where all logs stand that both hosts may read and one of them is the home of, in the order of their ids. Both hosts
 /// count the same ones, once they hold the same logs.
 ///

@@ -25,7 +25,6 @@ use crate::argument::{ActionRef, Arguments, Key, WaitMs};
 use crate::control::{self, take_control, take_control_kept};
 use crate::foresight::{self, Foreseen};
 use crate::host::{EXPIRIES_PER_ROUND, Guard, Request};
-use crate::intake;
 use crate::keyring::Keyring;
 use crate::names::name_key;
 use crate::operations::{limits, request_id_of};
@@ -610,7 +609,7 @@ impl<'a> Round<'a> {
         } else {
             rate?;
         }
-        require(intake::has_room(&self.sequencer.overlay, &agent, self.limits)?, Code::CapacityReached)?;
+        require(self.make_room(&agent)?, Code::CapacityReached)?;
         for hint in &hosts {
             if hint.host != self.keyring.host.public() {
                 peers::add(&mut self.sequencer.overlay, &hint.host, &hint.addresses)?;
@@ -623,6 +622,7 @@ impl<'a> Round<'a> {
             order: 0,
             hosts: hosts.into_iter().map(|hint| hint.host).collect(),
             called: Some((call.operation.to_owned(), call.key.clone())),
+            brought_by: None,
         };
         outbox::put(&mut self.sequencer.overlay, &action, row.clone())?;
         let owes = matches!(action.body, Body::AdmissionIssue(_));

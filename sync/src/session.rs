@@ -91,8 +91,8 @@ pub struct Beginning {
     pub counting: Digest,
 }
 
-/// The digest of where logs stand, in the order of their ids.
-fn digest_of(items: &[Item]) -> Digest {
+/// The digest of where logs stand, which are in the order of their ids.
+pub fn digest_of(items: &[Item]) -> Digest {
     let ids: Vec<Digest> = items.iter().map(Item::id).collect();
     let parts: Vec<&[u8]> = ids.iter().map(|id| &id.as_bytes()[..]).collect();
     Digest::of("kwoon 1 shared", &parts)
@@ -125,6 +125,8 @@ pub struct Session {
     content_wishes: VecDeque<Wish>,
     /// What was asked of the other and has not come: the last index that it is known to have.
     awaited: BTreeMap<ObjectId, u64>,
+    /// The log of which facts were given to the writer last.
+    delivered: Option<ObjectId>,
     /// How far its changes will be taken in once nothing is awaited any more.
     seen: Option<Seen>,
     ranges: Option<Ranges>,
@@ -180,6 +182,7 @@ impl Session {
             wishes: VecDeque::new(),
             content_wishes: VecDeque::new(),
             awaited: BTreeMap::new(),
+            delivered: None,
             seen: None,
             ranges: None,
             ranged: false,
@@ -261,6 +264,7 @@ impl Session {
             Message::Facts(facts) => {
                 let last = facts.from.saturating_add(facts.facts.len() as u64).checked_sub(1);
                 self.know(facts.object, last);
+                self.delivered = Some(facts.object);
                 // Noted together with the facts, if nothing else is to come first.
                 let seen = self
                     .hello
@@ -314,7 +318,13 @@ impl Session {
                 }
                 step.send.push(self.account(ranges.changes(), Vec::new(), None));
             }
-            message => step.deliver = self.deliver(Intake::Message(message)),
+            message => {
+                // No more than the end of a right comes of a log.
+                if let Message::Ending(ending) = &message {
+                    self.awaited.remove(&ending.object);
+                }
+                step.deliver = self.deliver(Intake::Message(message));
+            }
         }
         Ok(())
     }
@@ -329,24 +339,20 @@ impl Session {
             if let Message::Want(wishes) = message {
                 for wish in wishes {
                     let head = self.head_of(read, &wish.object)?.map_or(0, |(index, _)| index);
-                    self.awaited.insert(wish.object, self.known.get(&wish.object).copied().unwrap_or(head));
+                    self.await_until(wish.object, self.known.get(&wish.object).copied().unwrap_or(head));
                 }
             }
         }
         if self.held_back.len() < ASKED_MAX {
             self.held_back.extend(received.held_back);
         }
-        // What cannot be taken is not waited for: it is noted as wanted, and asked for again.
-        if received.fault.is_some() {
-            let mut behind = BTreeSet::new();
-            for (object, index) in &self.awaited {
-                if self.head_of(read, object)?.is_none_or(|(head, _)| head < *index) {
-                    behind.insert(*object);
-                }
+        if let Some(object) = self.delivered.take() {
+            // What cannot be taken is not waited for: it is noted as wanted, and asked for again.
+            let until = self.awaited.get(&object).copied();
+            if until.is_some() && (received.fault.is_some() || self.is_here(read, &object, until)?) {
+                self.awaited.remove(&object);
             }
-            self.awaited.retain(|object, _| !behind.contains(object));
         }
-        self.settle(read)?;
         if let Some(delivery) = self.next_note() {
             step.deliver = Some(delivery);
             return Ok(step);
@@ -368,12 +374,17 @@ impl Session {
         self.awaited.is_empty() && self.wishes.is_empty() && self.ranges.is_none()
     }
 
-    /// What of that which was awaited is here by now.
+    /// Whether a log is here up to an index.
+    fn is_here(&self, read: &dyn Read, object: &ObjectId, until: Option<u64>) -> Result<bool, ReadError> {
+        Ok(self.head_of(read, object)?.map(|(head, _)| head) >= until)
+    }
+
+    /// What of that which was awaited is here by now, whoever brought it.
     fn settle(&mut self, read: &dyn Read) -> Result<(), ReadError> {
-        let mut here = Vec::new();
+        let mut here = BTreeSet::new();
         for (object, index) in &self.awaited {
-            if self.head_of(read, object)?.is_some_and(|(head, _)| head >= *index) {
-                here.push(*object);
+            if self.is_here(read, object, Some(*index))? {
+                here.insert(*object);
             }
         }
         self.awaited.retain(|object, _| !here.contains(object));
@@ -402,6 +413,13 @@ impl Session {
         }
     }
 
+    /// Notes that a log is to come up to an index. What is not noted comes as well.
+    fn await_until(&mut self, object: ObjectId, index: u64) {
+        if self.awaited.len() < KNOWN_MAX || self.awaited.contains_key(&object) {
+            self.awaited.insert(object, index);
+        }
+    }
+
     /// Where a log stands here, and its number.
     fn head_of(&self, read: &dyn Read, object: &ObjectId) -> Result<Option<(u64, ObjectNumber)>, ReadError> {
         let Some(number) = index::number(read, object)? else { return Ok(None) };
@@ -414,21 +432,27 @@ impl Session {
         for item in &heads.items {
             self.know(item.object, Some(item.index));
             let head = self.head_of(read, &item.object)?;
-            match head {
+            let reach = head.map_or(Ok(Reach::Nothing), |(_, number)| reach::reach(read, &self.pair(), number))?;
+            // What came after the end of the other's right is as if it were not here.
+            let until = if let Reach::Ended(index) = reach { index } else { u64::MAX };
+            match head.map(|(index, number)| (index.min(until), number)) {
                 Some((index, _)) if index >= item.index => {
                     // What it lacks it is told, and a log that it orders by now is its own.
-                    if index > item.index && self.wishes.len() < WISHES_MAX {
+                    let more = index > item.index && reach != Reach::Nothing;
+                    if more && self.wishes.len() < WISHES_MAX {
                         self.wishes.push_back(Wish { object: item.object, from: item.index.saturating_add(1) });
                         self.has_more = true;
                     } else if index == item.index && self.is_kept_for(read, &item.object)? {
                         self.releases.push(item.object);
                     }
                 }
+                // Only this host adds to it.
+                Some((_, number)) if log::is_ordered_by(read, &self.own, number)? => {}
                 _ => {
-                    let from = head.map_or(0, |(index, _)| index.saturating_add(1));
+                    let from = reach::asks_from(read, &self.pair(), &item.object)?;
                     wishes.push(Wish { object: item.object, from });
-                    if self.awaited.len() < KNOWN_MAX {
-                        self.awaited.insert(item.object, item.index);
+                    if until == u64::MAX {
+                        self.await_until(item.object, item.index);
                     }
                 }
             }
@@ -533,6 +557,8 @@ impl Session {
         }
         if now >= self.sweep_at {
             self.sweep_at = now.after(SWEEP);
+            self.settle(read)?;
+            step.deliver = self.next_note();
             self.ask(read, now, &mut step)?;
         }
         self.ask_voices(read, &mut step)?;
@@ -597,9 +623,9 @@ impl Session {
                 continue;
             }
             if let Reach::Ended(index) = reach {
-                // The other asks for the end from where it stands.
-                if known.is_none_or(|known| known < index) {
-                    items.push(Item { index, ..item });
+                // The other asks for the end from where it stands. What came after that is no news to it.
+                if first <= index && known.is_none_or(|known| known < index) {
+                    items.extend(reach::item_until(read, number, index)?);
                 }
                 continue;
             }
@@ -658,10 +684,8 @@ impl Session {
                 }
                 // There is no more: the other learns how far this host is.
                 Reach::Ended(index) => {
-                    if let Some(item) = reach::item(read, number)? {
-                        let items = vec![Item { index: index.min(head), ..item }];
-                        step.send.push(Message::Heads(Heads { items, changes: None, digest: None, ranges: false }));
-                    }
+                    let items = reach::item_until(read, number, index)?.into_iter().collect();
+                    step.send.push(Message::Heads(Heads { items, changes: None, digest: None, ranges: false }));
                 }
                 Reach::Whole if wish.from > head => {
                     let items = reach::item(read, number)?.into_iter().collect();
@@ -835,7 +859,7 @@ impl Session {
             }
         }
         for object in std::mem::take(&mut self.held_back) {
-            let from = self.head_of(read, &object)?.map_or(0, |(index, _)| index.saturating_add(1));
+            let from = reach::asks_from(read, &self.pair(), &object)?;
             wishes.push(Wish { object, from });
         }
         if !leaving.is_empty() {

@@ -71,7 +71,8 @@ impl Ticket {
     /// it was pasted are passed over.
     pub fn read(text: &str) -> Option<Self> {
         let ticket: Self = read(PREFIX, text)?;
-        let sound = ticket.version == VERSION && ticket.hosts.len() <= HOSTS_MAX && ticket.hosts.iter().all(is_sound);
+        let sound =
+            ticket.version == VERSION && ticket.hosts.len() <= HOSTS_MAX && ticket.hosts.iter().all(HostHint::is_sound);
         sound.then_some(ticket)
     }
 }
@@ -110,7 +111,7 @@ impl PeerTicket {
     pub fn read(text: &str) -> Option<Self> {
         let ticket: Self = read(PEER_PREFIX, text)?;
         let relay = ticket.relay.as_ref().is_none_or(|relay| relay.len() <= RELAY_BYTES_MAX);
-        let sound = ticket.version == PEER_VERSION && is_sound(&ticket.hint) && ticket.hint.host.is_sound() && relay;
+        let sound = ticket.version == PEER_VERSION && ticket.hint.is_sound() && ticket.hint.host.is_sound() && relay;
         sound.then_some(ticket)
     }
 }
@@ -127,9 +128,12 @@ fn read<T: for<'b> Decode<'b, ()> + Encode<()>>(prefix: &str, text: &str) -> Opt
     cbor::read_strict(&bytes).ok()
 }
 
-fn is_sound(hint: &HostHint) -> bool {
-    let is_address = |address: &String| address.parse::<std::net::SocketAddr>().is_ok();
-    hint.addresses.len() <= ADDRESSES_MAX && hint.addresses.iter().all(is_address)
+impl HostHint {
+    /// Whether it names no more than a host and addresses where one can be.
+    pub fn is_sound(&self) -> bool {
+        let is_address = |address: &String| address.parse::<std::net::SocketAddr>().is_ok();
+        self.addresses.len() <= ADDRESSES_MAX && self.addresses.iter().all(is_address)
+    }
 }
 
 #[cfg(test)]

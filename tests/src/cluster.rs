@@ -30,6 +30,8 @@ pub struct Cluster {
     pub faults: Vec<(usize, usize, &'static str)>,
     /// Bytes of frames so far.
     pub bytes: usize,
+    /// Every frame that was sent, if they are to be kept: by whom, to whom, which.
+    pub tape: Option<Vec<(usize, usize, Vec<u8>)>>,
 }
 
 impl Cluster {
@@ -40,7 +42,7 @@ impl Cluster {
             hall.set_addresses(vec![format!("192.0.2.{n}:4433")]);
             hall
         });
-        Self { halls: halls.collect(), links: BTreeMap::new(), faults: Vec::new(), bytes: 0 }
+        Self { halls: halls.collect(), links: BTreeMap::new(), faults: Vec::new(), bytes: 0, tape: None }
     }
 
     /// The id of a hall's host.
@@ -152,6 +154,7 @@ impl Cluster {
             for message in step.send {
                 let frame = message.write();
                 self.bytes += frame.len();
+                self.tape.iter_mut().for_each(|tape| tape.push((hall, other, frame.clone())));
                 let Some(ends) = self.links.get_mut(&link) else { return };
                 ends[1 - side].inbox.push_back(frame);
             }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use kwoon_keys::id::RequestId;
 use kwoon_keys::{Digest, PublicKey, RecordKind, cbor, cose};
-use kwoon_ledger::action::{Action, Body, ObjectId, SCHEMA, attempt_hash};
+use kwoon_ledger::action::{Action, Actor, Body, ObjectId, SCHEMA, attempt_hash};
 use kwoon_ledger::derive::read_action_strict;
 use kwoon_ledger::fact::{DetailValue, Outcome, OutcomeRecord, OutcomeResult, RefusalDetail, SealedOutcome};
 use kwoon_ledger::forget;
-use kwoon_ledger::index;
+use kwoon_ledger::index::{self, PassedOn};
 use kwoon_ledger::limits::LINKS_MAX;
 use kwoon_ledger::log;
 use kwoon_ledger::outbox::{self, Outgoing, Progress};
@@ -27,6 +27,7 @@ use crate::round::Round;
 use crate::ticket::HostHint;
 use crate::wire::{Consignment, Content, Message, Verdict};
 
+use super::ended::{clear_passed_on, clear_refusals, is_over, log_time};
 use super::facts::{settle_contents, want_referred};
 use super::*;
 
@@ -37,14 +38,16 @@ pub(super) fn refusal_key(number: ObjectNumber, attempt: &Digest) -> Vec<u8> {
 /// A refusal that was told to another host.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub(super) struct ToldRefusal {
+pub struct ToldRefusal {
+    /// The signed outcome.
     #[n(0)]
-    outcome: ByteVec,
+    pub outcome: ByteVec,
+    /// The request.
     #[n(1)]
-    request: RequestId,
+    pub request: RequestId,
     /// From when on the attempt cannot take effect anyway.
     #[n(2)]
-    expires_at: Time,
+    pub expires_at: Time,
 }
 
 /// What this host decides of an action that another brought.
@@ -101,10 +104,16 @@ impl Round<'_> {
             let hint = HostHint { host: head.sequencer, addresses };
             return Ok(Some(Verdict::Elsewhere(attempt, carried.object, action.request(), hint)));
         }
-        if !orders {
-            return self.pass_on(peer, number, Outgoing::passed_on(carried), &action, &contents);
+        // To whom may not read it, it is as if the log were not here.
+        let reach = Cells::new(&self.sequencer.overlay, number).reach(peer)?;
+        if !joins && reach == Reach::Nothing {
+            return Ok(None);
         }
-        let decided = self.decide_carried(peer, number, &head, Outgoing::passed_on(carried), &action, &contents)?;
+        if !orders {
+            return self.pass_on(peer, number, Outgoing::passed_on(carried, *peer), &action, &contents);
+        }
+        let row = Outgoing::passed_on(carried, *peer);
+        let decided = self.decide_carried(peer, number, &head, row, &action, &contents)?;
         Ok(match decided {
             // The fact comes with the log, where that may be read; else its outcome goes alone.
             Decided::Sealed => self.sealed_for(peer, number, &action)?,
@@ -330,27 +339,33 @@ impl Round<'_> {
             None => false,
         };
         let joins = matches!(action.body, Body::ThreadJoin(..));
-        let told = overlay.prefix(Table::Refusals, &number.to_be_bytes(), Order::Rising, REFUSALS_MAX)?.len();
+        // What can take effect no more is refused whenever it comes, and nothing is kept of that.
+        let log_time = log_time(overlay, number)?;
+        let is_over = is_over(action.expires_at, log_time);
+        let is_full = !is_over && clear_refusals(overlay, number, log_time)? >= REFUSALS_MAX;
         let passing = matches!(refusal.code, Code::Internal | Code::NotSealing | Code::RateLimited);
-        if passing || !(known || joins) || told >= REFUSALS_MAX {
+        if passing || !(known || joins) || is_full {
             return Ok(Decided::Waits(refusal.retry_after_ms.unwrap_or(NOT_TAKEN_MS)));
         }
         let head = Cells::new(overlay, number).head()?.ok_or_else(|| ReadError::damaged("a log without a head"))?;
         let details = refusal.details.iter().map(|(name, detail)| detail_of(name, detail)).collect();
+        let (index, hash) = told_place(overlay, number, &head, action)?;
         let outcome = Outcome {
             schema: SCHEMA,
             request: action.request(),
             attempt,
             object: carried.object,
             epoch: head.epoch,
-            index: head.index,
-            head: head.hash,
+            index,
+            head: hash,
             log_time: head.log_time.max(self.now),
             result: OutcomeResult::Refused(refusal.code.name().to_owned(), details),
         };
         let outcome: ByteVec = cose::sign(RecordKind::Outcome, &cbor::write(&outcome), &self.keyring.host).into();
         let told = ToldRefusal { outcome: outcome.clone(), request: action.request(), expires_at: action.expires_at };
-        overlay.put(Table::Refusals, refusal_key(number, &attempt), cbor::write(&told));
+        if !is_over {
+            overlay.put(Table::Refusals, refusal_key(number, &attempt), cbor::write(&told));
+        }
         if row.own {
             outbox::put(overlay, action, Outgoing { progress: Progress::Refused(outcome.clone()), ..row })?;
         } else if outbox::get(overlay, &carried.object, &action.request())?.is_some() {
@@ -438,22 +453,15 @@ impl Round<'_> {
         if action.position.map(|position| position.epoch) != epoch {
             return Ok(None);
         }
-        let Some(agent) = action.agent() else { return Ok(None) };
-        let Some(account) = cells.account(&agent)? else { return Ok(None) };
-        let member = cells.member(&agent)?.is_some();
-        let signed = action.actor;
-        let kwoon_ledger::action::Actor::Agent(_, instance) = signed else { return Ok(None) };
-        let verified = account.instance(instance).is_some_and(|instance| {
-            cose::verify(RecordKind::Action, &row.carried.signed, &instance.signing_key).is_ok()
-        });
-        if !member || !verified || cells.readers(peer)? == 0 {
+        if cells.readers(peer)? == 0 {
             return Ok(None);
         }
         let kept = self.keep_carried(number, row, action, contents)?;
         Ok(kept.then_some(Verdict::PassedOn(attempt)))
     }
 
-    /// Keeps an action of another host's agent, with the contents that agents here may read.
+    /// Keeps an action of another host's agent, with the contents that agents here may read: if a member signed it, and
+    /// there is room for it.
     pub(super) fn keep_carried(
         &mut self,
         number: ObjectNumber,
@@ -462,13 +470,17 @@ impl Round<'_> {
         contents: &[Content],
     ) -> Result<bool, ReadError> {
         let overlay = &mut self.sequencer.overlay;
-        let agent = action.agent();
-        // Nothing is kept of who is no member.
-        if !agent.map_or(Ok(false), |agent| Cells::new(overlay, number).member(&agent).map(|m| m.is_some()))? {
+        if !is_by_member(overlay, number, &row, action)? {
             return Ok(false);
         }
-        if outbox::of_object(overlay, &row.carried.object, PASSED_ON_MAX)?.len() >= PASSED_ON_MAX {
-            return Ok(false);
+        let kept = outbox::get(overlay, &row.carried.object, &action.request())?;
+        let is_kept = kept.is_some_and(|kept| kept.carried.signed == row.carried.signed);
+        if !is_kept && !row.own && !has_room_for(overlay, &row, action)? {
+            // What ended is kept to be told again, as long as there is room.
+            clear_passed_on(overlay, &row.carried.object, None)?;
+            if !has_room_for(overlay, &row, action)? {
+                return Ok(false);
+            }
         }
         let given: BTreeMap<Digest, &Content> =
             contents.iter().map(|content| (content.commitment().hash, content)).collect();
@@ -481,7 +493,9 @@ impl Round<'_> {
                 overlay.put_content(&commitment, content.salt, content.bytes.to_vec());
             }
         }
-        outbox::put(overlay, action, row)?;
+        if !is_kept {
+            outbox::put(overlay, action, row)?;
+        }
         Ok(true)
     }
 
@@ -511,6 +525,44 @@ impl Round<'_> {
         }
         Ok(())
     }
+}
+
+/// The place in a log that its actor may know of: the head, or the fact that ended the last right to it.
+fn told_place(read: &dyn Read, number: ObjectNumber, head: &Head, action: &Action) -> Result<(u64, Digest), ReadError> {
+    let cells = Cells::new(read, number);
+    let account = action.agent().map_or(Ok(None), |agent| cells.account(&agent))?;
+    let mut until = None;
+    for instance in account.iter().flat_map(|account| &account.instances) {
+        match cells.reach(&instance.host)? {
+            Reach::Whole => return Ok((head.index, head.hash)),
+            Reach::Ended(index) => until = until.max(Some(index)),
+            Reach::Nothing => {}
+        }
+    }
+    let Some(index) = until else { return Ok((head.index, head.hash)) };
+    let hash = log::head_at(read, number, head, index)?.unwrap_or(head.hash);
+    Ok((index, hash))
+}
+
+/// Whether a member of the log signed an action.
+fn is_by_member(read: &dyn Read, number: ObjectNumber, row: &Outgoing, action: &Action) -> Result<bool, ReadError> {
+    let cells = Cells::new(read, number);
+    let Actor::Agent(agent, instance) = action.actor else { return Ok(false) };
+    let Some(account) = cells.account(&agent)? else { return Ok(false) };
+    let signed = account
+        .instance(instance)
+        .is_some_and(|instance| cose::verify(RecordKind::Action, &row.carried.signed, &instance.signing_key).is_ok());
+    Ok(signed && cells.member(&agent)?.is_some())
+}
+
+/// Whether there is room for one more action that is passed on: of its object, and of the host that brought it.
+fn has_room_for(read: &dyn Read, row: &Outgoing, action: &Action) -> Result<bool, ReadError> {
+    let more = row.weight(action);
+    let has_room =
+        |(actions, bytes): (u64, u64), most| actions < most && bytes.saturating_add(more) <= PASSED_ON_BYTES_MAX;
+    let of_object = PassedOn::On(&row.carried.object).amount(read)?;
+    let of_host = row.brought_by.as_ref().map_or(Ok((0, 0)), |host| PassedOn::By(host).amount(read))?;
+    Ok(has_room(of_object, PASSED_ON_MAX as u64) && has_room(of_host, BROUGHT_MAX))
 }
 
 /// Who counts as having tried to join: the agent, and the host that it came through.

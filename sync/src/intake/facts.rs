@@ -23,10 +23,11 @@ use minicbor::bytes::ByteVec;
 
 use crate::peers;
 use crate::quarantine::{self, Quarantined, Reason, RecordType};
-use crate::reach;
+use crate::reach::{self, Pair};
 use crate::round::Round;
 use crate::wire::{Content, Contents, Ending, Facts, Message, Wish};
 
+use super::ended::{clear_passed_on, clear_voice};
 use super::verdicts::followed;
 use super::*;
 
@@ -47,7 +48,8 @@ impl Round<'_> {
         }
         let next = head.as_ref().map_or(0, |head| head.index.saturating_add(1));
         if facts.from > next {
-            return Ok(Received::say(Message::Want(vec![Wish { object, from: next }])));
+            let from = reach::asks_from(state, &Pair { own, peer: *peer, related }, &object)?;
+            return Ok(Received::say(Message::Want(vec![Wish { object, from }])));
         }
         let asked = self.asked_for(&object, known)?;
         if !asked && !self.may_come_unasked(peer, related, &object)? {
@@ -119,6 +121,7 @@ impl Round<'_> {
             let agents = self.keyring.agents().copied().collect();
             forget::forget(&mut layer, number, &agents)?;
         }
+        clear_voice(&mut layer, &object)?;
         let batch = layer.batch;
         self.sequencer.overlay.absorb(batch);
         if !ended {
@@ -202,6 +205,9 @@ impl Round<'_> {
             return Ok(());
         }
         let Some(seal) = last_seal(&self.sequencer.overlay, number)? else { return Ok(()) };
+        if rows.iter().any(|row| !row.own && !row.is_pending()) {
+            clear_passed_on(&mut self.sequencer.overlay, object, Some(seal.log_time))?;
+        }
         for row in rows.into_iter().filter(Outgoing::is_pending) {
             let action = row.carried.action()?;
             if action.expires_at <= seal.log_time {
@@ -249,7 +255,7 @@ impl Round<'_> {
         };
         let chained = between.iter().fold(head.hash, |hash, fact| head_hash(&hash, fact));
         let known = followed((head.epoch, head.sequencer), &ending.object, &ending.moves);
-        let (_, sequencer) = known[known.len() - 1];
+        let sequencer = known[known.len() - 1].1;
         let Ok((fact, effects)) = ending.outcome.verify(&sequencer) else {
             return Ok(Received::fault("the end of a right that its sequencer did not seal"));
         };
@@ -280,6 +286,7 @@ impl Round<'_> {
             outbox::remove(overlay, &ending.object, &action.request())?;
         }
         forget::forget(overlay, number, &agents)?;
+        clear_voice(overlay, &ending.object)?;
         Ok(Received::default())
     }
 }
@@ -320,6 +327,11 @@ pub(super) fn fold<'f>(
         }
     }
     let mut at = next;
+    // Of the fact before.
+    let mut epoch = match next.checked_sub(1) {
+        Some(last) => Some(log::fact(layer, number, last)?.epoch),
+        None => None,
+    };
     for (sealed, record) in seals {
         if sealed.saturating_add(1) < at {
             continue;
@@ -328,11 +340,20 @@ pub(super) fn fold<'f>(
         while at <= sealed {
             let place = usize::try_from(at - facts.from).unwrap_or(usize::MAX);
             let Some(bytes) = facts.facts.get(place) else { return Ok(folded) };
-            if Fact::read(bytes).is_ok_and(|fact| replica::is_ahead(&fact, now)) {
-                // Held back: by this host's clock it lies in the future. It comes again.
-                *fault = Some("a fact lies more than 10 minutes in the future");
-                folded.held_back = true;
-                return Ok(folded);
+            if let Ok(fact) = Fact::read(bytes) {
+                if replica::is_ahead(&fact, now) {
+                    // Held back: by this host's clock it lies in the future. It comes again.
+                    *fault = Some("a fact lies more than 10 minutes in the future");
+                    folded.held_back = true;
+                    return Ok(folded);
+                }
+                // What one sequencer ordered is not for the next one to seal.
+                if let Some(before) = epoch.replace(fact.epoch).filter(|before| *before != fact.epoch)
+                    && segment.get(Table::Seals, &log::seal_key(number, before, at.saturating_sub(1)))?.is_none()
+                {
+                    *fault = Some("an epoch whose last fact its sequencer did not seal");
+                    return Ok(folded);
+                }
             }
             match replica::fold(&mut segment, number, bytes) {
                 Ok(_) => at += 1,

@@ -2,7 +2,7 @@
 
 use kwoon_keys::id::RequestId;
 use kwoon_keys::{Digest, PublicKey, RecordKind, cbor, cose};
-use kwoon_ledger::action::{Body, ObjectId, SCHEMA, attempt_hash};
+use kwoon_ledger::action::{Action, Body, ObjectId, SCHEMA, attempt_hash};
 use kwoon_ledger::effect::Effect;
 use kwoon_ledger::fact::{Outcome, OutcomeRecord, OutcomeResult, SealedOutcome};
 use kwoon_ledger::forget::{self, Kept};
@@ -31,7 +31,7 @@ impl Round<'_> {
                 let overlay = &mut self.sequencer.overlay;
                 let Some(row) = outbox::get(overlay, &fact.object, &request)? else { return Ok(()) };
                 let known = sequencers(overlay, &fact.object, fact.epoch, (&row, &moves))?;
-                if !row.own || !known.contains(&sequencer) {
+                if !row.own || !known.contains(&sequencer) || is_before(fact.epoch, &action) {
                     return Ok(());
                 }
                 let kept = Kept { outcome: *outcome, sequencer, arrival: log::next_arrival(overlay)? };
@@ -59,8 +59,9 @@ impl Round<'_> {
         };
         let action = row.carried.action()?;
         let was_given = attempt_hash(&row.carried.signed) == attempt;
-        let room = row.hosts.len() < HOSTS_MAX && hint.addresses.len() <= peers::ADDRESSES_MAX && hint.host != own;
-        if was_given && room && !row.hosts.contains(&hint.host) {
+        let room = row.hosts.len() < HOSTS_MAX && hint.host != own;
+        let sound = hint.is_sound() && hint.host.is_sound();
+        if was_given && room && sound && !row.hosts.contains(&hint.host) {
             row.hosts.push(hint.host);
             outbox::put(overlay, &action, row)?;
             peers::add(overlay, &hint.host, &hint.addresses)?;
@@ -76,6 +77,10 @@ impl Round<'_> {
         if outcome.schema != SCHEMA || attempt_hash(&row.carried.signed) != outcome.attempt || !row.is_pending() {
             return Ok(());
         }
+        let action = row.carried.action()?;
+        if is_before(outcome.epoch, &action) {
+            return Ok(());
+        }
         let mut signer = None;
         for key in sequencers(overlay, &outcome.object, outcome.epoch, (&row, moves))? {
             if cose::verify(RecordKind::Outcome, signed, &key).is_ok() {
@@ -85,7 +90,6 @@ impl Round<'_> {
         if signer.is_none() {
             return Ok(());
         }
-        let action = row.carried.action()?;
         match outcome.result {
             OutcomeResult::Refused(..) => {
                 let progress = Progress::Refused(signed.clone());
@@ -112,6 +116,11 @@ impl Round<'_> {
             }
         }
     }
+}
+
+/// Whether an epoch ended before an attempt was signed: who ordered the log then has no say in it.
+fn is_before(epoch: u64, action: &Action) -> bool {
+    action.position.is_some_and(|position| epoch < position.epoch)
 }
 
 /// Who ordered a log in which epoch, from one epoch and its sequencer on, as far as it is shown.

@@ -15,6 +15,7 @@ use minicbor::{Decode, Encode};
 use crate::round::Round;
 use crate::wire::{Facts, Message};
 
+use super::ended::clear_voice;
 use super::*;
 
 /// A handover that the sequencer has begun: its own voice, until the next host's comes.
@@ -176,7 +177,10 @@ impl Round<'_> {
             statements: vec![voice.signed, signed.clone()],
         };
         match self.sequencer.hand_over(number, change) {
-            Ok(()) => Ok(Received::default()),
+            Ok(()) => {
+                clear_voice(&mut self.sequencer.overlay, &given.object)?;
+                Ok(Received::default())
+            }
             Err(Stop::Unreadable(error)) => Err(error),
             Err(Stop::Refused(_)) => Ok(Received::fault("a voice that does not fit the log")),
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
+use kwoon_ledger::fact::Fact;
 use kwoon_ledger::log;
 use kwoon_ledger::refusal::{Code, Stop};
 use kwoon_ledger::state::{Cells, Head, ObjectNumber};
@@ -77,7 +78,8 @@ impl LogExport {
             kind: KIND.to_owned(),
             version: VERSION,
             object: head.object,
-            epoch: head.epoch,
+            // After a fact by which an epoch ended, the head is of the next one.
+            epoch: log::fact(read, self.number, head.index)?.epoch,
             index: head.index,
         };
         let mut writer = LogWriter::begin(file, &header)?;
@@ -121,9 +123,9 @@ impl LogExport {
                     });
                     notes += u64::from(effect.note().is_some());
                 }
+                let epoch = Fact::read(&fact).map_err(|_| ReadError::damaged("a fact"))?.epoch;
                 writer.item(&LogItem::Fact(fact.into()))?;
-                // Rules version 1 knows one epoch of a log.
-                if let Some(seal) = read.get(Table::Seals, &log::seal_key(self.number, head.epoch, next))? {
+                if let Some(seal) = read.get(Table::Seals, &log::seal_key(self.number, epoch, next))? {
                     writer.item(&LogItem::Seal(seal.into()))?;
                 }
                 next += 1;

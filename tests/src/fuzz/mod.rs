@@ -5,11 +5,16 @@
 pub mod act;
 pub mod fold;
 pub mod http;
+pub mod intake;
 pub mod logfile;
+pub mod neighbours;
 pub mod records;
 pub mod seeds;
+pub mod session;
 pub mod store;
 pub mod text;
+pub mod ticket;
+pub mod wire;
 pub mod world;
 
 use std::path::PathBuf;
@@ -26,6 +31,10 @@ pub const TARGETS: &[Target] = &[
     ("act", act::target),
     ("http", http::target),
     ("store", store::target),
+    ("wire", wire::target),
+    ("ticket", ticket::target),
+    ("session", session::target),
+    ("intake", intake::target),
 ];
 
 /// The directory of the inputs of a target: `corpus`, or `regressions` for what once failed.

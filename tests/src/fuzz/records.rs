@@ -16,7 +16,7 @@ use minicbor::{Decode, Encode, Encoder};
 
 /// How a type is encoded, which says how a later version may add to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+pub(super) enum Shape {
     /// A map: further keys.
     Record,
     /// An array with the number of a variant: further parts.
@@ -26,13 +26,14 @@ enum Shape {
 }
 
 /// Reads bytes as one kind of record and checks what must hold.
-type Check = fn(&[u8]);
+pub(super) type Check = fn(&[u8]);
 
 macro_rules! checks {
     ($($shape:ident: $($type:ty),+ $(,)?;)+) => {
         &[$($((stringify!($type), |bytes| check::<$type>(bytes, Shape::$shape)),)+)+]
     };
 }
+pub(super) use checks;
 
 mod kinds {
     pub use kwoon_keys::id::*;
@@ -109,7 +110,7 @@ pub fn target(input: &[u8]) {
     }
 }
 
-fn check<T>(bytes: &[u8], shape: Shape)
+pub(super) fn check<T>(bytes: &[u8], shape: Shape)
 where
     T: Encode<()> + for<'b> Decode<'b, ()> + PartialEq + Debug,
 {

@@ -3,15 +3,18 @@
 use std::path::Path;
 
 use data_encoding::HEXLOWER;
-use kwoon_keys::{RecordKind, cbor, cose};
+use kwoon_keys::id::ThreadId;
+use kwoon_keys::{Digest, RecordKind, cbor, cose};
+use kwoon_ledger::action::ObjectId;
 use kwoon_ledger::storage::Table;
 use kwoon_sync::operations;
+use kwoon_sync::wire::Message;
 use minicbor::bytes::ByteVec;
 use serde_json::Value;
 
 use super::http::{ADDRESS, TOKEN};
 use super::world::World;
-use super::{fold, logfile, records, text};
+use super::{fold, logfile, records, text, wire};
 use crate::forge;
 
 /// The seeds of a target.
@@ -24,6 +27,9 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "act" => CALLS.iter().map(|calls| lines(calls)).collect(),
         "http" => of_http(),
         "store" => of_store(),
+        "wire" => of_wire(),
+        "ticket" => of_ticket(),
+        "session" | "intake" => of_neighbours(),
         _ => Vec::new(),
     }
 }
@@ -68,6 +74,63 @@ fn of_records() -> Vec<Vec<u8>> {
     let chain: Vec<ByteVec> = forge::records(&world.hall, &world.callers[4]);
     let last = u8::try_from(records::KINDS - 1).expect("few kinds");
     seeds.push(after(last, &cbor::write(&chain)));
+    seeds
+}
+
+fn of_wire() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for (name, vector) in vectors()["records"].as_object().expect("records") {
+        let bytes = HEXLOWER.decode(vector["cbor"].as_str().expect("hex").as_bytes()).expect("hex");
+        if let Some(number) = wire::number_of(name.split([' ', '.']).next().unwrap_or_default()) {
+            seeds.push(after(number, &bytes));
+        }
+    }
+    // More than there may be of something, and lengths that nothing follows on.
+    let wishes = vec![kwoon_sync::wire::Wish { object: ObjectId::Thread(ThreadId::of(&[])), from: 0 }; 4097];
+    seeds.push(after(0, &Message::Want(wishes).write()));
+    for variant in 0..14 {
+        seeds.push(vec![0, 0x82, variant, 0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+        seeds.push(vec![0, 0x82, variant, 0x5a, 0xff, 0xff, 0xff, 0xff]);
+    }
+    seeds
+}
+
+fn of_ticket() -> Vec<Vec<u8>> {
+    let vectors = vectors();
+    let derivations = &vectors["derivations"];
+    let mut seeds = Vec::new();
+    for given in [&derivations["ticket"]["text"], &derivations["ticket to a host"]["output"]] {
+        let text = given.as_str().expect("a text");
+        seeds.push(after(0, text.as_bytes()));
+        seeds.push(after(0, &text.as_bytes()[..text.len() / 2]));
+        seeds.push(after(0, format!(" {}\r\n\t{} ", &text[..20], &text[20..]).as_bytes()));
+        seeds.push(after(0, text.replacen("kwoonadm", "kwoonpeer", 1).as_bytes()));
+        seeds.push(after(0, text.to_uppercase().as_bytes()));
+    }
+    for ticket in 0..4 {
+        for edits in [&[][..], &[0, 4, 2, 0, 1], &[1, 4, 30, 0, 0xff], &[0, 7, 60, 0], &[0, 2 << 2 | 2, 9, 0, 1, 2]] {
+            seeds.push([&[1, ticket], edits].concat());
+        }
+    }
+    seeds
+}
+
+/// Each kind of message several times, by each of those who may speak; what is in them follows from the bytes.
+fn of_neighbours() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for speaker in 0..3 {
+        for kind in 0..18 {
+            for salt in 0..3u8 {
+                let stream = Digest::of("kwoon fuzz neighbours", &[&[speaker, kind, salt]]).0;
+                let mut seed = vec![speaker, salt, 9, 0xff, 1, 0, 0, 0, 0, 0];
+                for part in stream.chunks(8) {
+                    seed.extend_from_slice(&[0xff, 1, kind]);
+                    seed.extend_from_slice(part);
+                }
+                seeds.push(seed);
+            }
+        }
+    }
     seeds
 }
 

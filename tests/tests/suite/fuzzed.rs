@@ -146,4 +146,8 @@ targets! {
     a_call_is_answered_or_refused_without_a_trace: "act";
     a_connection_gets_whole_responses_and_changes_nothing_without_a_token: "http";
     a_damaged_store_is_told_and_never_trusted: "store";
+    messages_are_read_as_the_format_says: "wire";
+    a_ticket_is_one_only_as_it_was_given: "ticket";
+    a_peer_learns_nothing_that_it_may_not_read: "session";
+    nothing_that_breaks_the_rules_is_taken_in: "intake";
 }

@@ -2,6 +2,7 @@
 //! must come to the same running digests.
 
 mod history;
+mod hosts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,8 +27,14 @@ use crate::vectors;
 /// When all of the logs lie in the past.
 const LATER: Time = Time(START.0 + Duration::days(400).0);
 
-fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v1")
+/// Logs that were written together: their directory under `tests/golden`, and what writes them.
+type Collection = (&'static str, fn() -> Vec<(String, Vec<u8>)>);
+
+/// All golden logs: those of one host, and those of threads whose sequencer changed.
+const COLLECTIONS: [Collection; 2] = [("v1", of_one_host), ("v1-hosts", of_several_hosts)];
+
+fn directory(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name)
 }
 
 /// A golden log: its file, and what folding it gave when it was written.
@@ -42,16 +49,19 @@ fn golden() -> Vec<Golden> {
     if std::env::var_os("KWOON_WRITE_GOLDEN").is_some_and(|value| value == "1") {
         WRITTEN.call_once(write);
     }
-    let written =
-        std::fs::read_to_string(directory().join("digests.json")).expect("the golden digests are in the tree");
-    let written: BTreeMap<String, Value> = serde_json::from_str(&written).expect("JSON");
-    let read = |(name, expected)| {
-        let file = std::fs::read(directory().join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        Golden { name, file, expected }
-    };
-    let all: Vec<_> = written.into_iter().map(read).collect();
-    let files = std::fs::read_dir(directory()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert_eq!(files.count(), all.len() + 1, "every file there has its digests");
+    let mut all = Vec::new();
+    for (collection, _) in COLLECTIONS {
+        let directory = directory(collection);
+        let written =
+            std::fs::read_to_string(directory.join("digests.json")).expect("the golden digests are in the tree");
+        let written: BTreeMap<String, Value> = serde_json::from_str(&written).expect("JSON");
+        let files = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(files.count(), written.len() + 1, "every file there has its digests");
+        for (name, expected) in written {
+            let file = std::fs::read(directory.join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            all.push(Golden { name, file, expected });
+        }
+    }
     all
 }
 
@@ -74,14 +84,30 @@ fn fold(file: &[u8]) -> (Vec<(Fact, Vec<Effect>)>, Value) {
     (facts, result)
 }
 
-/// Writes the golden logs, where there are none. Those of a released rules version are never written again.
+/// Writes the golden logs of collections that have none. Those of a released rules version are never written again.
 fn write() {
-    let directory = directory();
-    let is_there = directory.join("digests.json").exists();
-    assert!(!is_there, "{} has golden logs, which are never written again", directory.display());
-    std::fs::create_dir_all(&directory).unwrap();
+    let mut wrote = false;
+    for (collection, logs) in COLLECTIONS {
+        let directory = directory(collection);
+        if directory.join("digests.json").exists() {
+            continue;
+        }
+        std::fs::create_dir_all(&directory).unwrap();
+        let mut digests = serde_json::Map::new();
+        for (name, file) in logs() {
+            digests.insert(name.clone(), fold(&file).1);
+            std::fs::write(directory.join(name), file).unwrap();
+        }
+        let digests = serde_json::to_string_pretty(&Value::Object(digests)).unwrap();
+        std::fs::write(directory.join("digests.json"), digests + "\n").unwrap();
+        wrote = true;
+    }
+    assert!(wrote, "all golden logs are there, and are never written again");
+}
+
+fn of_one_host() -> Vec<(String, Vec<u8>)> {
     let mut hall = history::tell();
-    let mut digests = serde_json::Map::new();
+    let mut logs = Vec::new();
     for (number, row) in hall.all(&owner(), "object_digest", json!({"limit": 50}), "objects").iter().enumerate() {
         let object = text(&row["object"]);
         let kind = match &object[..3] {
@@ -90,12 +116,18 @@ fn write() {
             "pub" => "publication",
             _ => "thread",
         };
-        let (name, file) = (format!("{number:02}-{kind}.kwoonlog"), hall.export(&object));
-        digests.insert(name.clone(), fold(&file).1);
-        std::fs::write(directory.join(name), file).unwrap();
+        logs.push((format!("{number:02}-{kind}.kwoonlog"), hall.export(&object)));
     }
-    let digests = serde_json::to_string_pretty(&Value::Object(digests)).unwrap();
-    std::fs::write(directory.join("digests.json"), digests + "\n").unwrap();
+    logs
+}
+
+fn of_several_hosts() -> Vec<(String, Vec<u8>)> {
+    let mut told = hosts::tell();
+    let mut logs = Vec::new();
+    for (number, (hall, object)) in told.logs.iter().enumerate() {
+        logs.push((format!("{number:02}-thread.kwoonlog"), told.cluster.halls[*hall].export(object)));
+    }
+    logs
 }
 
 #[test]
@@ -150,13 +182,22 @@ fn golden_logs_have_everything_in_them_that_rules_version_1_knows() {
                     Effect::AssignmentEnded(_, state, _) => seen.insert(vectors::final_name(state)),
                     Effect::IdentitySet(_, account, _) => seen.insert(vectors::status_name(&account.status)),
                     Effect::MembershipBegan(_, role, _) => seen.insert(vectors::role_name(role)),
+                    Effect::EpochBegan(_, _, reason) => seen.insert(vectors::epoch_reason_name(reason)),
                     _ => false,
                 };
             }
         }
     }
-    // What the format has and rules version 1 does not know, and what one host alone does not bring about.
-    let unknown = ["ObjectId.Task", "ObjectId.Engagement", "Change.HomeHost", "Cause.Epoch", "Effect.EpochBegan"];
+    // What the format has and rules version 1 does not know.
+    let unknown = [
+        "ObjectId.Task",
+        "ObjectId.Engagement",
+        "Change.HomeHost",
+        "EpochReason.Copy",
+        "EpochReason.Lost",
+        "EpochReason.Fork",
+        "EpochReason.Move",
+    ];
     for of in [
         "ObjectId",
         "Cause",
@@ -171,6 +212,7 @@ fn golden_logs_have_everything_in_them_that_rules_version_1_knows() {
         "Final",
         "Status",
         "Role",
+        "EpochReason",
     ] {
         let missing: Vec<_> =
             variants(of).into_iter().filter(|name| !seen.contains(name) && !unknown.contains(name)).collect();
@@ -181,6 +223,9 @@ fn golden_logs_have_everything_in_them_that_rules_version_1_knows() {
 #[test]
 fn the_history_of_the_golden_logs_can_still_be_told() {
     history::tell().verify();
+    for hall in &mut hosts::tell().cluster.halls {
+        hall.verify();
+    }
 }
 
 #[test]

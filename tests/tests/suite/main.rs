@@ -20,6 +20,7 @@ mod forged_identity;
 mod forged_memory;
 mod fuzzed;
 mod golden;
+mod hostile_peer;
 mod hosts;
 mod identity;
 mod invariants;

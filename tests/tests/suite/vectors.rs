@@ -11,6 +11,7 @@ mod facts;
 mod files;
 mod inputs;
 mod logs;
+mod peers;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -91,6 +92,7 @@ fn all() -> Vectors {
     effects::add(&mut vectors);
     derived::add(&mut vectors);
     files::add(&mut vectors);
+    peers::add(&mut vectors);
     logs::add(&mut vectors);
     vectors
 }
@@ -188,6 +190,12 @@ variants! {
         EntryPosted, ObligationBegan, ObligationEnded, AssignmentOffered, AssignmentTaken, AssignmentDelivered,
         AssignmentEnded, JudgmentForfeited, ThreadClosed, EpochBegan,
     }
+    progress_name(Progress: kwoon_ledger::outbox::Progress) { Pending, Refused, Expired }
+    message_name(Message: kwoon_sync::wire::Message) {
+        Hello, Heads, Want, Facts, Actions, Verdicts, WantContents, Contents, AskSeal, Ranges, Items, Ending, AskVoice,
+        Voice,
+    }
+    verdict_name(Verdict: kwoon_sync::wire::Verdict) { Sealed, Ended, NotTaken, PassedOn, Elsewhere }
 }
 
 #[test]

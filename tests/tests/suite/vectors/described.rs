@@ -14,10 +14,24 @@ const SOURCES: &[&str] = &[
     "ledger/src/action.rs",
     "ledger/src/fact.rs",
     "ledger/src/effect.rs",
+    "ledger/src/forget.rs",
+    "ledger/src/outbox.rs",
+    "ledger/src/wanted.rs",
+    "sync/net/src/greeting.rs",
+    "sync/src/intake.rs",
+    "sync/src/intake/actions.rs",
+    "sync/src/intake/facts.rs",
+    "sync/src/intake/verdicts.rs",
+    "sync/src/intake/voices.rs",
     "sync/src/logfile.rs",
+    "sync/src/peers.rs",
     "sync/src/quarantine.rs",
     "sync/src/receipt.rs",
+    "sync/src/session.rs",
+    "sync/src/session/chunk.rs",
+    "sync/src/session/ranges.rs",
     "sync/src/ticket.rs",
+    "sync/src/wire.rs",
 ];
 /// Types there that are no part of the format.
 const NO_RECORDS: &[&str] = &["SchemaOnly", "AnyHeader"];
@@ -125,5 +139,22 @@ fn the_format_document_has_every_limit() {
     for ((name, default), (_, maximum)) in Limits::DEFAULT.rows().zip(Limits::MAXIMA.rows()) {
         let row = format!("\n| `{name}` | {} | {} |", with_commas(default), with_commas(maximum));
         assert!(document.contains(&row), "docs/format.md lacks the row:{row}");
+    }
+}
+
+#[test]
+fn the_format_document_has_the_bounds_of_messages() {
+    use kwoon_sync::wire::{FACTS_MAX, ITEMS_MAX, MESSAGE_BYTES_MAX};
+    let document = std::fs::read_to_string(docs().join("format.md")).unwrap_or_default();
+    let between = document.split("\n## Between hosts\n").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let between = between.expect("format.md describes messages");
+    for (name, bound, times) in [
+        ("MESSAGE_BYTES_MAX", MESSAGE_BYTES_MAX, 1),
+        ("ITEMS_MAX", ITEMS_MAX, 7),
+        ("FACTS_MAX", FACTS_MAX, 2),
+        ("contents of FACTS_MAX", FACTS_MAX * 4, 1),
+    ] {
+        let shown = with_commas(u64::try_from(bound).expect("it fits"));
+        assert_eq!(between.matches(&format!("at most {shown}")).count(), times, "docs/format.md, {name}: {shown}");
     }
 }

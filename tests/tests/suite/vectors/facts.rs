@@ -16,11 +16,11 @@ use super::bodies::{action, first_record};
 use super::inputs::*;
 use super::*;
 
-fn signed_action() -> ByteVec {
+pub fn signed_action() -> ByteVec {
     cose::sign(RecordKind::Action, &cbor::write(&action()), &instance_key()).into()
 }
 
-fn signed_identity() -> ByteVec {
+pub fn signed_identity() -> ByteVec {
     cose::sign(RecordKind::Action, &cbor::write(&first_record()), &owner()).into()
 }
 
@@ -69,7 +69,7 @@ pub fn sealed_outcome() -> SealedOutcome {
     }
 }
 
-fn epoch_statement() -> EpochStatement {
+pub fn epoch_statement() -> EpochStatement {
     EpochStatement {
         schema: SCHEMA,
         object: ObjectId::Thread(thread()),
@@ -94,7 +94,7 @@ fn epoch_change() -> EpochChange {
     }
 }
 
-fn outcome(result: OutcomeResult) -> Outcome {
+pub fn outcome(result: OutcomeResult) -> Outcome {
     Outcome {
         schema: SCHEMA,
         request: action().request(),
@@ -108,7 +108,7 @@ fn outcome(result: OutcomeResult) -> Outcome {
     }
 }
 
-fn refused() -> OutcomeResult {
+pub fn refused() -> OutcomeResult {
     let field = RefusalDetail { name: "field".to_owned(), value: DetailValue::Text("text".to_owned()) };
     let limit = RefusalDetail { name: "limit".to_owned(), value: DetailValue::Number(1 << 24) };
     OutcomeResult::Refused("content_too_large".to_owned(), vec![field, limit])
