@@ -8,7 +8,7 @@ use kwoon_ledger::time::Duration;
 use kwoon_sync::session::{Session, Step};
 use serde_json::{Value, json};
 
-use crate::hall::{Agent, Hall, text};
+use crate::hall::{Agent, Hall, owner, text};
 
 /// Frames that one settling may take: more means that two hosts never come to an end.
 const FRAMES_MAX: usize = 200_000;
@@ -35,12 +35,27 @@ pub struct Cluster {
 impl Cluster {
     /// So many halls, each with keys of its own, and no links.
     pub fn new(count: u8) -> Self {
-        let halls = (0..count).map(|n| {
-            let mut hall = Hall::seeded([n + 20; 32], Limits::DEFAULT);
-            hall.set_addresses(vec![format!("192.0.2.{n}:4433")]);
-            hall
-        });
-        Self { halls: halls.collect(), links: BTreeMap::new(), faults: Vec::new(), bytes: 0 }
+        let mut cluster = Self { halls: Vec::new(), links: BTreeMap::new(), faults: Vec::new(), bytes: 0 };
+        for _ in 0..count {
+            cluster.add(Limits::DEFAULT);
+        }
+        cluster
+    }
+
+    /// Adds a hall with keys of its own and no links; its number.
+    pub fn add(&mut self, limits: Limits) -> usize {
+        let number = self.halls.len();
+        let n = u8::try_from(number).expect("few halls");
+        let mut hall = Hall::seeded([n + 20; 32], limits);
+        hall.set_addresses(vec![format!("192.0.2.{n}:4433")]);
+        self.halls.push(hall);
+        number
+    }
+
+    /// The first owner adds the other's host: from then on both know each other's agents and publications.
+    pub fn relate(&mut self, a: usize, b: usize) {
+        let ticket = self.halls[b].ok(&owner(), "peer_ticket", json!({}))["result"]["ticket"].clone();
+        self.halls[a].ok(&owner(), "peer_add", json!({"ticket": ticket}));
     }
 
     /// The id of a hall's host.

@@ -3,8 +3,10 @@
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::time::Duration;
 use kwoon_sync::ticket::Ticket;
-use kwoon_tests::{Hall, effects, owner, rule, text};
+use kwoon_tests::{effects, owner, rule, text};
 use serde_json::{Value, json};
+
+use crate::Hall;
 
 use crate::threads::{hall, role};
 
@@ -119,9 +121,9 @@ fn the_secret_of_an_admission_is_shown_once_and_kept_nowhere() {
     }
     for ticket in [ticket, second] {
         let seed = *Ticket::read(&ticket).expect("a ticket").admission().seed();
-        for ((table, _), value) in hall.trace() {
-            assert!(!value.windows(32).any(|window| window == seed), "the secret stands in {table:?}");
-            assert!(!value.windows(ticket.len()).any(|window| window == ticket.as_bytes()));
+        for (place, bytes) in hall.stored() {
+            assert!(!bytes.windows(32).any(|window| window == seed), "the secret stands in {place}");
+            assert!(!bytes.windows(ticket.len()).any(|window| window == ticket.as_bytes()), "it stands in {place}");
         }
     }
 }
@@ -137,7 +139,7 @@ fn every_failure_of_a_join_looks_the_same() {
     let closed = hall.ticket(&bob, &closed_thread, "speaker");
     hall.ok(&bob, "thread_close", json!({"thread": closed_thread}));
     // A thread that is not on this host at all.
-    let mut elsewhere = Hall::seeded([9; 32], Limits::DEFAULT);
+    let mut elsewhere = kwoon_tests::Hall::seeded([9; 32], Limits::DEFAULT);
     let dora = elsewhere.agent("dora");
     let foreign_thread = elsewhere.thread(&dora, &[]);
     let foreign = elsewhere.ticket(&dora, &foreign_thread, "speaker");

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::time::Duration;
 use kwoon_sync::operations;
-use kwoon_tests::{Agent, Hall, effects, merge, owner, rule, text};
+use kwoon_tests::{Agent, effects, merge, owner, rule, text};
 use serde_json::{Value, json};
+
+use crate::Hall;
 
 use crate::replay::{every_action, hall, hall_with};
 

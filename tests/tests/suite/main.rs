@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use kwoon_tests::Hall;
+
 mod admissions;
 mod assignments;
 mod clock;

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::time::Duration;
 use kwoon_sync::operations;
-use kwoon_tests::{Agent, Hall, WITHOUT_RECEIPT, merge, owner, rule, text};
+use kwoon_tests::{Agent, WITHOUT_RECEIPT, merge, owner, rule, text};
 use serde_json::{Value, json};
+
+use crate::Hall;
 
 /// Three agents in a thread.
 pub(crate) fn hall() -> (Hall, [Agent; 3], String) {

@@ -2,8 +2,10 @@
 
 use kwoon_ledger::time::Duration;
 use kwoon_sync::operations;
-use kwoon_tests::{Agent, Hall, content, effects, owner, rule, text};
+use kwoon_tests::{Agent, content, effects, owner, rule, text};
 use serde_json::{Value, json};
+
+use crate::Hall;
 
 /// A hall with three agents, and a thread of the first that the second has joined.
 pub(crate) fn hall() -> (Hall, [Agent; 3], String) {
