@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 
+use kwoon_keys::PublicKey;
 use kwoon_keys::id::RequestId;
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::log;
 use kwoon_ledger::outbox::{self, Progress};
 use kwoon_ledger::refusal::{Code, Refusal};
-use kwoon_ledger::state::Cells;
+use kwoon_ledger::state::{Cells, Reach};
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_sync::answer::{Answer, refusal_json};
 use kwoon_sync::operations::{self, Who};
@@ -141,7 +142,7 @@ impl Across {
         self.cluster.settle();
         assert_eq!(self.cluster.faults, []);
         let mut seen: BTreeMap<String, (u64, String)> = BTreeMap::new();
-        for ((hall, object), at) in self.trace() {
+        for ((hall, object), at) in self.logs(|cells, host| !matches!(cells.reach(host), Ok(Reach::Ended(_)))) {
             let first = seen.entry(object.clone()).or_insert_with(|| at.clone());
             assert_eq!(*first, at, "{object} on host {hall}");
         }
@@ -149,11 +150,17 @@ impl Across {
 
     /// Where every log stands on every host.
     pub fn trace(&self) -> Trace {
+        self.logs(|_, _| true)
+    }
+
+    /// Where logs stand on hosts, of those that are meant.
+    fn logs(&self, means: impl Fn(&Cells<'_>, &PublicKey) -> bool) -> Trace {
         let mut trace = Trace::new();
         for (hall, of) in self.cluster.halls.iter().enumerate() {
-            let snapshot = of.snapshot();
+            let (snapshot, host) = (of.snapshot(), self.cluster.host(hall));
             for (number, id) in log::objects(&snapshot, 0, usize::MAX).expect("readable") {
-                if let Some(head) = Cells::new(&snapshot, number).head().expect("readable") {
+                let cells = Cells::new(&snapshot, number);
+                if let Some(head) = cells.head().expect("readable").filter(|_| means(&cells, &host)) {
                     trace.insert((hall, id.to_string()), (head.index, head.digest.to_string()));
                 }
             }

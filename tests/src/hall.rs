@@ -482,14 +482,15 @@ pub(crate) fn envelope(reply: Result<Answer, Refusal>) -> Value {
     reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())
 }
 
-/// The effects of an answer's receipt, each as its kind and, where it has one, what ended or began and how.
+/// The effects of an answer's receipt, each as its kind and, where it has one, what ended or began and how. A change of the
+/// host that orders the log is left out: that comes of where agents live.
 pub fn effects(answer: &Value) -> Vec<String> {
     let effects = answer["receipt"]["effects"].as_array().expect("a receipt with effects");
     let words = |effect: &Value| {
         let fields = ["kind", "duty", "exit", "state", "how", "role"];
         fields.iter().filter_map(|field| effect[*field].as_str().map(str::to_owned)).collect::<Vec<_>>().join(" ")
     };
-    effects.iter().map(words).collect()
+    effects.iter().filter(|effect| effect["kind"] != "epoch_began").map(words).collect()
 }
 
 /// The text that a field of a result points to, or nothing if it may not be read.

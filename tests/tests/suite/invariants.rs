@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::time::Duration;
 use kwoon_sync::operations;
-use kwoon_tests::{Agent, effects, merge, owner, rule, text};
+use kwoon_tests::{alone, Agent, effects, merge, owner, rule, text};
 use serde_json::{Value, json};
 
 use crate::Hall;
@@ -244,6 +244,7 @@ fn contested() -> (Hall, [Agent; 3], String, [String; 3]) {
 #[test]
 fn competing_actions_have_the_effects_of_a_serial_order() {
     rule!(holds, "L5.1", "L5.2");
+    alone!("calls of one host reach its sequencer in their order; what meets on the way is for the next test");
     let (_, [alice, bob, carol], thread, [offered, taken, delivered]) = contested();
     let of = |assignment: &String| json!({"assignment": assignment});
     let here = json!({"thread": thread});
