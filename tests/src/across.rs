@@ -14,6 +14,7 @@ use kwoon_ledger::outbox::{self, Progress};
 use kwoon_ledger::refusal::{Code, Refusal};
 use kwoon_ledger::state::{Cells, Reach};
 use kwoon_ledger::time::{Duration, Time};
+use kwoon_ledger::wanted;
 use kwoon_sync::answer::{Answer, refusal_json};
 use kwoon_sync::operations::{self, Who};
 use kwoon_sync::receipt;
@@ -29,6 +30,8 @@ pub struct Across {
     /// The virtual clock of all of them.
     pub now: Time,
     limits: Limits,
+    /// Whether the agents that the owner makes are dealt over the hosts in turn.
+    deals: bool,
     /// On which host each agent lives, by its outside id.
     homes: BTreeMap<String, usize>,
     /// Calls so far: each that acts has a key, by which its outcome is asked for.
@@ -57,7 +60,17 @@ impl Across {
     pub fn with_limits(limits: Limits) -> Self {
         let mut cluster = Cluster::new(0);
         cluster.add(limits.clone());
-        Self { cluster, now: START, limits, homes: BTreeMap::new(), calls: 0 }
+        Self { cluster, now: START, limits, deals: false, homes: BTreeMap::new(), calls: 0 }
+    }
+
+    /// So many hosts with these limits: agents that are made by `agent_create` are dealt over them in turn.
+    pub fn dealing(hosts: usize, limits: Limits) -> Self {
+        let mut across = Self { deals: true, ..Self::with_limits(limits) };
+        for _ in 1..hosts {
+            across.add_host();
+        }
+        across.wake();
+        across
     }
 
     crate::stagecraft::stagecraft!();
@@ -93,9 +106,12 @@ impl Across {
 
     /// Where a call is made: on the host of the agent that calls, or of the one that its owner speaks of, or where the log is
     /// ordered that the owner asks for.
-    fn host_for(&self, caller: &Agent, arguments: &Value) -> usize {
+    fn host_for(&self, (caller, operation): (&Agent, &str), arguments: &Value) -> usize {
         if let Some(home) = self.homes.get(&caller.id) {
             return *home;
+        }
+        if self.deals && operation == "agent_create" {
+            return self.homes.len() % self.cluster.halls.len();
         }
         let named = ["as", "agent", "predecessor"].into_iter().filter_map(|name| arguments[name].as_str());
         let home = named.filter_map(|id| self.homes.get(id)).next().copied();
@@ -124,7 +140,7 @@ impl Across {
     /// The refusal.
     pub fn try_call(&mut self, caller: &Agent, operation: &str, arguments: Value) -> Result<Answer, Refusal> {
         self.set_clocks();
-        let at = self.host_for(caller, &arguments);
+        let at = self.host_for((caller, operation), &arguments);
         let answer = self.cluster.halls[at].try_call(caller, operation, arguments);
         self.settle();
         answer
@@ -140,6 +156,12 @@ impl Across {
     /// If one sent what another could not take, or two hold another log of the same object.
     fn settle(&mut self) {
         self.cluster.settle();
+        if self.cluster.halls.iter().any(lacks) {
+            // What was missed is asked for again in a while. A new session asks at once.
+            self.cluster.disconnect_all();
+            self.cluster.connect_all();
+            self.cluster.settle();
+        }
         assert_eq!(self.cluster.faults, []);
         let mut seen: BTreeMap<String, (u64, String)> = BTreeMap::new();
         for ((hall, object), at) in self.logs(|cells, host| !matches!(cells.reach(host), Ok(Reach::Ended(_)))) {
@@ -227,14 +249,14 @@ impl Across {
         self.set_clocks();
         if !commits {
             let lost = calls.iter().map(|(caller, operation, arguments)| {
-                let at = self.host_for(caller, arguments);
+                let at = self.host_for((caller, operation), arguments);
                 self.cluster.halls[at].call_uncommitted(caller, operation, arguments)
             });
             return lost.collect();
         }
         let mut made = Vec::new();
         for (caller, operation, arguments) in calls {
-            let (at, mut arguments) = (self.host_for(caller, arguments), arguments.clone());
+            let (at, mut arguments) = (self.host_for((caller, operation), arguments), arguments.clone());
             self.calls += 1;
             let about = operations::find(operation).unwrap_or_else(|| panic!("no operation {operation}"));
             let acts = about.is_action() && about.who == Who::Agent;
@@ -245,24 +267,29 @@ impl Across {
         }
         self.settle();
         let ended = calls.iter().zip(made).map(|((caller, operation, _), (at, arguments, answer))| {
-            match answer["result"]["action"].as_str().filter(|_| answer["standing"] == "pending") {
-                Some(action) => match self.progress(at, action) {
-                    Some(Progress::Pending) => answer,
-                    Some(Progress::Refused(signed)) => refusal_json(&receipt::refusal(&signed)),
-                    Some(Progress::Expired) => refusal_json(&Code::ActionExpired.into()),
-                    None => self.cluster.halls[at].call(caller, operation, arguments),
-                },
-                None => answer,
+            match self.progress(at, &answer) {
+                Some(Progress::Refused(signed)) => refusal_json(&receipt::refusal(&signed)),
+                Some(Progress::Expired) => refusal_json(&Code::ActionExpired.into()),
+                None if answer["standing"] == "pending" => self.cluster.halls[at].call(caller, operation, arguments),
+                Some(Progress::Pending) | None => answer,
             }
         });
         ended.collect()
     }
 
-    /// How far an action is that waits on a host.
-    fn progress(&self, hall: usize, action: &str) -> Option<Progress> {
+    /// How far an action is that waits on a host, by the answer that it waits; nothing if it does not.
+    fn progress(&self, hall: usize, answer: &Value) -> Option<Progress> {
+        let action = answer["result"]["action"].as_str().filter(|_| answer["standing"] == "pending")?;
         let snapshot = self.cluster.halls[hall].snapshot();
         let short = RequestId::read(action).expect("an action");
         let request = operations::request_id_of(&snapshot, &short).expect("readable").expect("an action that is known");
         outbox::find(&snapshot, &request).expect("readable").map(|row| row.progress)
     }
+}
+
+/// Whether a host waits for contents, or for what becomes of an action.
+fn lacks(hall: &Hall) -> bool {
+    let snapshot = hall.snapshot();
+    !wanted::contents(&snapshot, None, 1).expect("readable").is_empty()
+        || outbox::since(&snapshot, 0, usize::MAX).expect("readable").iter().any(|row| row.own && row.is_pending())
 }

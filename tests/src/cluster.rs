@@ -30,12 +30,17 @@ pub struct Cluster {
     pub faults: Vec<(usize, usize, &'static str)>,
     /// Bytes of frames so far.
     pub bytes: usize,
+    /// Whether to keep what is sent.
+    pub records: bool,
+    /// What was sent to each hall, while that was kept.
+    heard: BTreeMap<usize, Vec<u8>>,
 }
 
 impl Cluster {
     /// So many halls, each with keys of its own, and no links.
     pub fn new(count: u8) -> Self {
-        let mut cluster = Self { halls: Vec::new(), links: BTreeMap::new(), faults: Vec::new(), bytes: 0 };
+        let (halls, links, heard) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let mut cluster = Self { halls, links, faults: Vec::new(), bytes: 0, records: false, heard };
         for _ in 0..count {
             cluster.add(Limits::DEFAULT);
         }
@@ -56,6 +61,11 @@ impl Cluster {
     pub fn relate(&mut self, a: usize, b: usize) {
         let ticket = self.halls[b].ok(&owner(), "peer_ticket", json!({}))["result"]["ticket"].clone();
         self.halls[a].ok(&owner(), "peer_add", json!({"ticket": ticket}));
+    }
+
+    /// All that was sent to a hall, while that was kept.
+    pub fn heard(&self, hall: usize) -> Vec<u8> {
+        self.heard.get(&hall).cloned().unwrap_or_default()
     }
 
     /// The id of a hall's host.
@@ -82,6 +92,11 @@ impl Cluster {
     /// Cuts all links of a hall.
     pub fn isolate(&mut self, hall: usize) {
         self.links.retain(|(a, b), _| *a != hall && *b != hall);
+    }
+
+    /// Cuts all links.
+    pub fn disconnect_all(&mut self) {
+        self.links.clear();
     }
 
     /// Links every hall with every other.
@@ -142,6 +157,9 @@ impl Cluster {
     /// Takes a frame at one end of a link.
     pub fn frame(&mut self, link: (usize, usize), side: usize, frame: &[u8]) {
         let hall = Self::hall_of(link, side);
+        if self.records {
+            self.heard.entry(hall).or_default().extend(frame);
+        }
         let read = self.halls[hall].snapshot();
         let now = self.halls[hall].now;
         let Some(ends) = self.links.get_mut(&link) else { return };

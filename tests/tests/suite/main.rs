@@ -5,6 +5,7 @@
 use kwoon_tests::Hall;
 
 mod admissions;
+mod arrived;
 mod assignments;
 mod clock;
 mod content;
