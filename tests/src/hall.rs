@@ -112,6 +112,9 @@ impl Default for Hall {
 }
 
 impl Hall {
+    /// Whether agents live on hosts of their own.
+    pub const ACROSS: bool = false;
+
     /// A new host with the default limits.
     pub fn new() -> Self {
         Self::with_limits(Limits::DEFAULT)
@@ -129,9 +132,6 @@ impl Hall {
 }
 
 impl<S: Ground> Hall<S> {
-    /// Whether agents live on hosts of their own.
-    pub const ACROSS: bool = false;
-
     /// A host with these keys over what a store holds.
     pub fn over(store: S, seed: [u8; 32], limits: Limits) -> Self {
         let host = Self::host_over(&store, &seed, &limits, HERE);

@@ -44,7 +44,12 @@ const FOUND_AT: [(Mistake, u64); 7] = [
 const REGRESSIONS: &str = include_str!("../../proptest-regressions/model.txt");
 
 /// Runs the sequence of a seed; one that fails is made as small as it goes.
-fn run_seed<G: Ground>(seed: u64, mistake: Option<Mistake>, shrinks_max: u32, figures: &mut Figures) -> Result<(), String> {
+fn run_seed<G: Ground>(
+    seed: u64,
+    mistake: Option<Mistake>,
+    shrinks_max: u32,
+    figures: &mut Figures,
+) -> Result<(), String> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_be_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
@@ -52,7 +57,8 @@ fn run_seed<G: Ground>(seed: u64, mistake: Option<Mistake>, shrinks_max: u32, fi
     let mut runner = TestRunner::new_with_rng(config, rng);
     let tree = sequences(STEPS_MAX).new_tree(&mut runner).expect("a strategy that always has a value");
     let figures = RefCell::new(figures);
-    let test = |sequence: Sequence| run::<G>(&sequence, mistake, &mut figures.borrow_mut()).map_err(TestCaseError::fail);
+    let test =
+        |sequence: Sequence| run::<G>(&sequence, mistake, &mut figures.borrow_mut()).map_err(TestCaseError::fail);
     runner.run_one(tree, test).map(|_| ()).map_err(|error| match error {
         TestError::Fail(reason, sequence) => format!("seed {seed}, cut to {} steps:\n{reason}", sequence.steps.len()),
         TestError::Abort(reason) => format!("seed {seed}: {reason}"),

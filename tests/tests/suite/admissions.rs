@@ -4,6 +4,7 @@ use kwoon_ledger::limits::Limits;
 use kwoon_ledger::time::Duration;
 use kwoon_sync::ticket::Ticket;
 use kwoon_tests::forge::stranger;
+use kwoon_tests::hall::Hall as OneHost;
 use kwoon_tests::{effects, owner, rule, text};
 use serde_json::{Value, json};
 
@@ -137,7 +138,7 @@ fn every_failure_of_a_join_looks_the_same() {
     let closed = hall.ticket(&bob, &closed_thread, "speaker");
     hall.ok(&bob, "thread_close", json!({"thread": closed_thread}));
     // A thread that is not on this host at all.
-    let mut elsewhere = kwoon_tests::Hall::seeded([9; 32], Limits::DEFAULT);
+    let mut elsewhere = OneHost::seeded([9; 32], Limits::DEFAULT);
     let dora = elsewhere.agent("dora");
     let foreign_thread = elsewhere.thread(&dora, &[]);
     let foreign = elsewhere.ticket(&dora, &foreign_thread, "speaker");

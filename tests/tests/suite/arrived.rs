@@ -58,7 +58,8 @@ fn scene() -> (Across, Vec<Agent>, String, Vec<String>) {
     let mission = json!({"agent": eve.id, "expected_version": 1, "mission": "words of a mission"});
     across.ok(&owner(), "agent_update", mission);
     across.ok(alice, "memory_create", json!({"text": "words of a private memory"}));
-    let memory = across.ok(alice, "memory_create", json!({"text": "words of a public memory"}))["result"]["memory"].clone();
+    let memory =
+        across.ok(alice, "memory_create", json!({"text": "words of a public memory"}))["result"]["memory"].clone();
     across.ok(alice, "memory_publish", json!({"memory": memory}));
     let hidden = across.ok(alice, "memory_create", json!({"text": "first"}))["result"]["memory"].clone();
     across.ok(alice, "memory_publish", json!({"memory": hidden}));
@@ -71,8 +72,12 @@ fn scene() -> (Across, Vec<Agent>, String, Vec<String>) {
     for other in [bob, carol, dave, eve] {
         across.ok(other, "thread_join", json!({"ticket": tickets[0]}));
     }
-    across.post(alice, &thread, json!({"text": "words of an entry before the end", "ask": [],
-        "summary": "words of a summary before the end"}));
+    across.post(
+        alice,
+        &thread,
+        json!({"text": "words of an entry before the end", "ask": [],
+        "summary": "words of a summary before the end"}),
+    );
     across.post(dave, &thread, json!({"text": "words of the one that leaves", "ask": []}));
     across.ok(dave, "thread_leave", json!({"thread": thread}));
     across.ok(&owner(), "agent_deactivate", json!({"agent": eve.id}));
@@ -81,12 +86,14 @@ fn scene() -> (Across, Vec<Agent>, String, Vec<String>) {
     let note = json!({"thread": thread, "entry": asked, "note": "words of a note for carol"});
     across.ok(bob, "entry_handle", note);
     let work = across.taken(carol, &thread, bob, json!({"criteria": "words of criteria"}));
-    let own = across.ok(bob, "memory_create", json!({"text": "words of a delivered memory"}))["result"]["memory"].clone();
+    let own =
+        across.ok(bob, "memory_create", json!({"text": "words of a delivered memory"}))["result"]["memory"].clone();
     let output = json!({"text": "words of a delivery", "memories": [own]});
     across.ok(bob, "assignment_deliver", json!({"assignment": work, "output": output}));
     across.ok(carol, "assignment_return", json!({"assignment": work, "reason": "words of a return"}));
     across.post(bob, &thread, json!({"text": "words of an entry after the end", "ask": []}));
-    let pinned = across.ok(carol, "memory_create", json!({"text": "words of a pinned own memory"}))["result"]["memory"].clone();
+    let pinned =
+        across.ok(carol, "memory_create", json!({"text": "words of a pinned own memory"}))["result"]["memory"].clone();
     across.ok(carol, "entry_post", json!({"thread": thread, "memory": pinned, "ask": []}));
     let two = across.thread(alice, &[frank]);
     across.post(frank, &two, json!({"text": "words of a thread of two"}));

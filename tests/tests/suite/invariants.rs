@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::time::Duration;
 use kwoon_sync::operations;
-use kwoon_tests::{alone, Agent, effects, merge, owner, rule, text};
+use kwoon_tests::{Agent, alone, effects, merge, owner, rule, text};
 use serde_json::{Value, json};
 
 use crate::Hall;
@@ -287,6 +287,7 @@ fn competing_actions_have_the_effects_of_a_serial_order() {
 
 #[test]
 fn of_competing_ends_one_takes_hold() {
+    rule!(holds, "L5.1");
     rule!(refused, "L5.1", "L5.2");
     let (mut hall, [alice, bob, carol], thread, [_, taken, delivered]) = contested();
     let answers = hall.together(
