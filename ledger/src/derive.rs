@@ -80,6 +80,9 @@ pub(crate) struct Premises<'a> {
     pub cause: &'a Cause,
     /// The evidence.
     pub evidence: &'a [Evidence],
+    /// Whether it is only foreseen: then time may stand still before a deadline that another host has not sealed, and an
+    /// action that was issued long after it is no wrong one.
+    pub foreseen: bool,
 }
 
 /// What was derived.
@@ -156,7 +159,7 @@ fn derive_action(
         return Err(Code::ActionExpired.into());
     }
     // An action signed ahead of its time would stay valid for longer than it may.
-    if action.issued_at > draft.time.after(FUTURE_MAX) {
+    if action.issued_at > draft.time.after(FUTURE_MAX) && !premises.foreseen {
         return Err(Rejection::LogTime.into());
     }
     check_position(draft, premises.head, action)?;

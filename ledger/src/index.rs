@@ -324,6 +324,14 @@ pub(crate) fn set_public(overlay: &mut Overlay<'_>, memory: &MemoryId, public: b
     }
 }
 
+/// A memory that is public as far as this host knows, by its outside id.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn public_memory(read: &dyn Read, short: &Short) -> Result<Option<MemoryId>, ReadError> {
+    load(read, &key(PUBLIC, &[short]))
+}
+
 /// Public memories known here, at most `limit`.
 ///
 /// # Errors

@@ -117,6 +117,7 @@ fn decide_again<'a>(
         opening: fact.opening.as_ref(),
         cause: &fact.cause,
         evidence: &fact.evidence,
+        foreseen: false,
     };
     let request = match derive(&mut draft, &premises) {
         Ok(Derived { decision: Decision::Effects, request }) => request,

@@ -374,8 +374,14 @@ impl<'a> Sequencer<'a> {
         // Log time never goes back.
         let at = head.as_ref().map_or(self.now, |head| head.log_time.max(at.unwrap_or(self.time_of(number))));
         let mut draft = log::draft(&self.overlay, number, head.as_ref(), at)?;
-        let premises =
-            Premises { object, head: head.as_ref(), opening: opening.as_ref(), cause: &cause, evidence: &evidence };
+        let premises = Premises {
+            object,
+            head: head.as_ref(),
+            opening: opening.as_ref(),
+            cause: &cause,
+            evidence: &evidence,
+            foreseen: self.foresees,
+        };
         let Derived { decision, request } = derive(&mut draft, &premises)?;
         if decision != Decision::Effects {
             return Ok(decision);

@@ -138,10 +138,10 @@ pub fn memory(read: &dyn Read, reader: &AgentId, short: &index::Short) -> Result
         Some(Place::Born(thread, entry, id)) => {
             let posted = Cells::new(read, thread).entry(entry)?;
             let posted = posted.ok_or_else(|| ReadError::damaged(NO_ENTRY))?;
-            if posted.author != *reader {
-                return Ok(None);
+            if posted.author == *reader {
+                return Ok(Some(MemoryView::Own(newborn(id, reader, Birth::Entry(thread, entry)))));
             }
-            return Ok(Some(MemoryView::Own(newborn(id, reader, Birth::Entry(thread, entry)))));
+            id
         }
         Some(Place::Kept(id, request)) => {
             let kept = forget::kept(read, &request)?.ok_or_else(|| ReadError::damaged(NO_ENTRY))?;
@@ -151,7 +151,11 @@ pub fn memory(read: &dyn Read, reader: &AgentId, short: &index::Short) -> Result
             }
             id
         }
-        Some(Place::Assignment(..)) | None => return Ok(None),
+        // Of a memory whose log is elsewhere the publication is all there is.
+        Some(Place::Assignment(..)) | None => match index::public_memory(read, short)? {
+            Some(id) => id,
+            None => return Ok(None),
+        },
     };
     let publication = publication(read, &id)?.filter(|publication| publication.current.is_some());
     Ok(publication.map(MemoryView::Public))

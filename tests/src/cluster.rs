@@ -8,7 +8,7 @@ use kwoon_ledger::time::Duration;
 use kwoon_sync::session::{Session, Step};
 use serde_json::{Value, json};
 
-use crate::hall::{Agent, Hall, text};
+use crate::hall::{Agent, Hall, owner, text};
 
 /// Frames that one settling may take: more means that two hosts never come to an end.
 const FRAMES_MAX: usize = 200_000;
@@ -37,12 +37,34 @@ pub struct Cluster {
 impl Cluster {
     /// So many halls, each with keys of its own, and no links.
     pub fn new(count: u8) -> Self {
-        let halls = (0..count).map(|n| {
-            let mut hall = Hall::seeded([n + 20; 32], Limits::DEFAULT);
-            hall.set_addresses(vec![format!("192.0.2.{n}:4433")]);
-            hall
-        });
-        Self { halls: halls.collect(), links: BTreeMap::new(), faults: Vec::new(), bytes: 0, tape: None }
+        let (halls, links) = (Vec::new(), BTreeMap::new());
+        let mut cluster = Self { halls, links, faults: Vec::new(), bytes: 0, tape: None };
+        for _ in 0..count {
+            cluster.add(Limits::DEFAULT);
+        }
+        cluster
+    }
+
+    /// Adds a hall with keys of its own and no links; its number.
+    pub fn add(&mut self, limits: Limits) -> usize {
+        let number = self.halls.len();
+        let n = u8::try_from(number).expect("few halls");
+        let mut hall = Hall::seeded([n + 20; 32], limits);
+        hall.set_addresses(vec![format!("192.0.2.{n}:4433")]);
+        self.halls.push(hall);
+        number
+    }
+
+    /// The first owner adds the other's host: from then on both know each other's agents and publications.
+    pub fn relate(&mut self, a: usize, b: usize) {
+        let ticket = self.halls[b].ok(&owner(), "peer_ticket", json!({}))["result"]["ticket"].clone();
+        self.halls[a].ok(&owner(), "peer_add", json!({"ticket": ticket}));
+    }
+
+    /// All that was sent to a hall, while frames were kept.
+    pub fn heard(&self, hall: usize) -> Vec<u8> {
+        let frames = self.tape.iter().flatten().filter(|(_, to, _)| *to == hall);
+        frames.flat_map(|(.., frame)| frame.iter().copied()).collect()
     }
 
     /// The id of a hall's host.
@@ -69,6 +91,11 @@ impl Cluster {
     /// Cuts all links of a hall.
     pub fn isolate(&mut self, hall: usize) {
         self.links.retain(|(a, b), _| *a != hall && *b != hall);
+    }
+
+    /// Cuts all links.
+    pub fn disconnect_all(&mut self) {
+        self.links.clear();
     }
 
     /// Links every hall with every other.

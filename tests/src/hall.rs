@@ -112,6 +112,9 @@ impl Default for Hall {
 }
 
 impl Hall {
+    /// Whether agents live on hosts of their own.
+    pub const ACROSS: bool = false;
+
     /// A new host with the default limits.
     pub fn new() -> Self {
         Self::with_limits(Limits::DEFAULT)
@@ -163,6 +166,11 @@ impl<S: Ground> Hall<S> {
         self.store.snapshot().expect("the store is readable")
     }
 
+    /// The host that orders an object's log: this one, whichever the object.
+    pub fn ordering(&self, _: &str) -> &Self {
+        self
+    }
+
     /// Lets time pass, and lets the host do what is due.
     pub fn advance(&mut self, duration: Duration) {
         self.now = self.now.after(duration);
@@ -192,25 +200,6 @@ impl<S: Ground> Hall<S> {
     /// Calls an operation; the envelope of the answer.
     pub fn call(&mut self, caller: &Agent, operation: &str, arguments: Value) -> Value {
         envelope(self.try_call(caller, operation, arguments))
-    }
-
-    /// Calls an operation that must succeed; the envelope of the answer.
-    pub fn ok(&mut self, caller: &Agent, operation: &str, arguments: Value) -> Value {
-        let answer = self.call(caller, operation, arguments);
-        assert_eq!(answer["ok"], true, "{operation}: {answer:#}");
-        answer
-    }
-
-    /// Calls an operation that must be refused with this code, without any trace in the store (L2.2); the error.
-    pub fn refused(&mut self, caller: &Agent, operation: &str, arguments: Value, code: &str) -> Value {
-        let before = self.trace();
-        let answer = self.call(caller, operation, arguments);
-        assert_eq!(answer["ok"], false, "{operation} must be refused: {answer:#}");
-        assert_eq!(answer["error"]["code"], code, "{operation}: {answer:#}");
-        assert!(!answer["error"]["fix"].as_str().unwrap_or_default().is_empty(), "a refusal has a fix");
-        assert!(answer["error"]["next"]["step"].is_string(), "a refusal has a next step");
-        assert_eq!(self.trace(), before, "a refusal leaves no trace");
-        answer["error"].clone()
     }
 
     /// Every row of the store but the recorded time, and the index and digest of every object.
@@ -367,6 +356,11 @@ impl<S: Ground> Hall<S> {
         self.known(&answer.json()["result"]["agent"])
     }
 
+    /// Whether an agent lives here, by its outside id.
+    pub fn has_agent(&self, id: &Value) -> bool {
+        self.host.keyring().agents().any(|agent| *id == agent.to_string())
+    }
+
     /// An agent of this hall by its outside id.
     pub fn known(&self, id: &Value) -> Agent {
         let id = id.as_str().expect("an id").to_owned();
@@ -374,89 +368,11 @@ impl<S: Ground> Hall<S> {
         let agent = keyring.agents().find(|agent| agent.to_string() == id).copied().expect("an agent of this hall");
         Agent { id, caller: Caller::Agent(agent) }
     }
-
-    /// A thread of `creator`'s that `others` have joined in this order, as speakers; its id.
-    pub fn thread(&mut self, creator: &Agent, others: &[&Agent]) -> String {
-        let created = self.ok(creator, "thread_create", json!({"admission": {}}));
-        for other in others {
-            self.ok(other, "thread_join", json!({"ticket": created["secret"]["ticket"]}));
-        }
-        text(&created["result"]["thread"])
-    }
-
-    /// Posts a text; the entry's number.
-    pub fn post(&mut self, author: &Agent, thread: &str, more: Value) -> u64 {
-        let mut arguments = json!({"thread": thread, "text": "hello"});
-        merge(&mut arguments, more);
-        self.ok(author, "entry_post", arguments)["result"]["entry"].as_u64().expect("a number")
-    }
-
-    /// Offers an assignment; its id.
-    pub fn assign(&mut self, creator: &Agent, thread: &str, to: &Agent, more: Value) -> String {
-        let mut assign = json!({"to": to.id, "criteria": "done well"});
-        merge(&mut assign, more);
-        let arguments = json!({"thread": thread, "text": "please", "ask": [], "assign": assign});
-        text(&self.ok(creator, "entry_post", arguments)["result"]["assignment"])
-    }
-
-    /// The duties of an agent's turn, each with the number of its entry.
-    pub fn turn(&mut self, agent: &Agent) -> Vec<(String, u64)> {
-        let turn = self.ok(agent, "turn", json!({"limit": 50}));
-        let obligations = turn["result"]["obligations"].as_array().expect("a list").clone();
-        obligations.iter().map(|row| (text(&row["duty"]), row["entry"].as_u64().expect("a number"))).collect()
-    }
-
-    /// The state of an assignment, as one of the members sees it.
-    pub fn state(&mut self, member: &Agent, assignment: &str) -> String {
-        text(&self.ok(member, "assignment_get", json!({"assignment": assignment}))["result"]["state"])
-    }
 }
 
-/// States that many tests begin with, and what many tests look at.
+/// Logs as files.
 impl<S: Ground> Hall<S> {
-    /// Issues a ticket to a role; the ticket.
-    pub fn ticket(&mut self, governor: &Agent, thread: &str, role: &str) -> String {
-        text(&self.ok(governor, "admission_issue", json!({"thread": thread, "role": role}))["secret"]["ticket"])
-    }
-
-    /// Admits an agent to a thread in a role.
-    pub fn admit(&mut self, governor: &Agent, thread: &str, agent: &Agent, role: &str) {
-        let ticket = self.ticket(governor, thread, role);
-        self.ok(agent, "thread_join", json!({"ticket": ticket}));
-    }
-
-    /// Offers an assignment that is taken at once; its id.
-    pub fn taken(&mut self, creator: &Agent, thread: &str, to: &Agent, more: Value) -> String {
-        let assignment = self.assign(creator, thread, to, more);
-        self.ok(to, "assignment_take", json!({"assignment": assignment}));
-        assignment
-    }
-
-    /// Offers an assignment that is taken and delivered at once; its id.
-    pub fn delivered(&mut self, creator: &Agent, thread: &str, to: &Agent, more: Value) -> String {
-        let assignment = self.taken(creator, thread, to, more);
-        self.ok(to, "assignment_deliver", json!({"assignment": assignment, "output": {"text": "done"}}));
-        assignment
-    }
-
-    /// All rows of a list, over all its pages.
-    pub fn all(&mut self, caller: &Agent, operation: &str, arguments: Value, plural: &str) -> Vec<Value> {
-        let mut rows = Vec::new();
-        let mut arguments = arguments;
-        loop {
-            let page = self.ok(caller, operation, arguments.clone());
-            rows.extend(page["result"][plural].as_array().expect("a list").iter().cloned());
-            match page.get("cursor") {
-                Some(cursor) => merge(&mut arguments, json!({"cursor": cursor})),
-                None => return rows,
-            }
-        }
-    }
-
-    /// All facts of an object's log.
-    pub fn facts(&mut self, object: &str) -> Vec<Value> {
-        self.all(&owner(), "object_log", json!({"object": object, "limit": 50}), "facts")
-    }
+    crate::stagecraft::stagecraft!();
 
     /// Exports the log of an object; the file.
     pub fn export(&mut self, object: &str) -> Vec<u8> {
@@ -562,18 +478,19 @@ fn answered<T>(replies: Vec<Reply<T>>) -> Vec<(T, Result<Answer, Refusal>)> {
     replies.into_iter().map(|(ticket, reply)| (ticket, reply.map(answer))).collect()
 }
 
-fn envelope(reply: Result<Answer, Refusal>) -> Value {
+pub(crate) fn envelope(reply: Result<Answer, Refusal>) -> Value {
     reply.map_or_else(|refusal| refusal_json(&refusal), |answer| answer.json())
 }
 
-/// The effects of an answer's receipt, each as its kind and, where it has one, what ended or began and how.
+/// The effects of an answer's receipt, each as its kind and, where it has one, what ended or began and how. A change of the
+/// host that orders the log is left out: that comes of where agents live.
 pub fn effects(answer: &Value) -> Vec<String> {
     let effects = answer["receipt"]["effects"].as_array().expect("a receipt with effects");
     let words = |effect: &Value| {
         let fields = ["kind", "duty", "exit", "state", "how", "role"];
         fields.iter().filter_map(|field| effect[*field].as_str().map(str::to_owned)).collect::<Vec<_>>().join(" ")
     };
-    effects.iter().map(words).collect()
+    effects.iter().filter(|effect| effect["kind"] != "epoch_began").map(words).collect()
 }
 
 /// The text that a field of a result points to, or nothing if it may not be read.
@@ -593,6 +510,22 @@ impl Hall {
         let (now, calls) = (self.now, self.calls);
         let addresses = self.addresses.clone();
         Self { store, host, seed: self.seed, limits, mark: self.mark, now, calls, files, addresses }
+    }
+
+    /// Everything in the store, keys of rows and contents with their rows: where it is, and the bytes.
+    pub fn stored(&self) -> Vec<(String, Vec<u8>)> {
+        let snapshot = self.snapshot();
+        let mut stored = Vec::new();
+        for table in Table::ALL {
+            for (key, value) in all_rows(&snapshot, table) {
+                stored.push((format!("{table:?}"), [key, value].concat()));
+            }
+        }
+        for hash in snapshot.contents() {
+            let (salt, bytes) = snapshot.content(hash).expect("readable").expect("a content that is held");
+            stored.push(("contents".to_owned(), [&hash.as_bytes()[..], salt.as_bytes(), &bytes].concat()));
+        }
+        stored
     }
 
     /// Whether nothing is in the store that was not there before but the recorded time.

@@ -52,7 +52,7 @@ pub(super) struct SimulatedSnapshot {
 
 enum BaseSnapshot {
     Memory(MemorySnapshot),
-    Disk(kwoon_store::Snapshot),
+    Disk(Box<kwoon_store::Snapshot>),
 }
 
 impl OnDisk {
@@ -189,7 +189,7 @@ impl Store for SimulatedStore {
     fn snapshot(&self) -> Result<SimulatedSnapshot, ReadError> {
         let base = match &self.base {
             Base::Memory(store) => BaseSnapshot::Memory(store.snapshot()?),
-            Base::Disk(disk) => BaseSnapshot::Disk(disk.store.snapshot()?),
+            Base::Disk(disk) => BaseSnapshot::Disk(Box::new(disk.store.snapshot()?)),
         };
         Ok(SimulatedSnapshot { base, mistake: self.mistake })
     }
@@ -214,7 +214,7 @@ impl SimulatedSnapshot {
     fn base(&self) -> &dyn Read {
         match &self.base {
             BaseSnapshot::Memory(snapshot) => snapshot,
-            BaseSnapshot::Disk(snapshot) => snapshot,
+            BaseSnapshot::Disk(snapshot) => &**snapshot,
         }
     }
 

@@ -4,5 +4,6 @@
 
 mod chooser;
 mod driver;
+mod ground;
 mod steps;
 mod world;

@@ -3,8 +3,10 @@
 use kwoon_ledger::limits::Limits;
 use kwoon_ledger::time::{Duration, Time};
 use kwoon_sync::operations;
-use kwoon_tests::{Agent, Hall, content, effects, merge, owner, rule, text};
+use kwoon_tests::{Agent, content, effects, merge, owner, rule, text};
 use serde_json::{Value, json};
+
+use crate::Hall;
 
 const HOUR: Duration = Duration::minutes(60);
 

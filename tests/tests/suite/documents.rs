@@ -52,6 +52,22 @@ fn the_conformance_document_says_what_is_claimed_of_what_and_by_which_evidence()
 }
 
 #[test]
+fn every_rule_that_is_shown_is_shown_across_hosts_too_or_it_says_why_not() {
+    rule!(holds, "C4");
+    let claims = conformance::claims();
+    let document = conformance::document();
+    let unsaid: Vec<_> = rows(&document, "Shown")
+        .into_iter()
+        .filter(|(id, _)| {
+            conformance::is_across(id, &claims) == conformance::ALONE.iter().any(|(alone, _)| alone == id)
+        })
+        .map(|(id, _)| id)
+        .collect();
+    assert_eq!(unsaid, [""; 0], "shown neither across hosts nor with a reason, or both");
+    assert!(conformance::ALONE.iter().all(|(id, _)| conformance::is_rule(id)));
+}
+
+#[test]
 fn a_conformance_document_that_is_not_what_the_tests_claim_is_refused() {
     rule!(refused, "C4");
     let (rules, claims) = (conformance::rules(), conformance::claims());

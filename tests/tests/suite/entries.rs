@@ -2,8 +2,10 @@
 
 use kwoon_ledger::time::Duration;
 use kwoon_sync::operations;
-use kwoon_tests::{Agent, Hall, content, effects, merge, rule, text};
+use kwoon_tests::{Agent, content, effects, merge, rule, text};
 use serde_json::{Value, json};
+
+use crate::Hall;
 
 /// A hall with a governor, two speakers and an observer in one thread.
 fn hall() -> (Hall, [Agent; 4], String) {

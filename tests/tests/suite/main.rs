@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use kwoon_tests::Hall;
+
 mod admissions;
+mod arrived;
 mod assignments;
 mod clock;
 mod content;

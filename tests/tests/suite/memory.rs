@@ -5,8 +5,10 @@ use kwoon_ledger::derive::read_action;
 use kwoon_ledger::fact::Cause;
 use kwoon_ledger::time::Duration;
 use kwoon_tests::forge::Log;
-use kwoon_tests::{Agent, Hall, merge, owner, rule, text};
+use kwoon_tests::{Agent, merge, owner, rule, text};
 use serde_json::{Value, json};
+
+use crate::Hall;
 
 /// Makes a memory; its id.
 fn memory(hall: &mut Hall, author: &Agent, said: &str) -> String {
@@ -481,12 +483,12 @@ fn no_text_of_a_memory_stands_in_its_log() {
     let id = text(&hall.ok(&alice, "memory_create", create)["result"]["memory"]);
     hall.ok(&alice, "memory_publish", json!({"memory": id}));
     hall.advance(Duration::minutes(1));
-    for ((table, _), value) in hall.trace() {
+    for ((table, _), value) in hall.ordering(&id).trace() {
         for said in ["unmistakable words", "a fine title", "one tag", "in short"] {
             assert!(!String::from_utf8_lossy(&value).contains(said), "{table:?}");
         }
     }
-    let Cause::Action(signed) = Log::of(&hall, &id).fact(0).cause else { panic!("an action") };
+    let Cause::Action(signed) = Log::of(hall.ordering(&id), &id).fact(0).cause else { panic!("an action") };
     let Body::MemoryCreate(version) = read_action(&signed).unwrap().body else { panic!("a memory") };
     assert_eq!(version.text.commitment.length_bytes, 18);
 }

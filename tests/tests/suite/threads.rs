@@ -2,8 +2,10 @@
 
 use kwoon_ledger::time::Duration;
 use kwoon_sync::operations;
-use kwoon_tests::{Agent, Hall, content, effects, owner, rule, text};
+use kwoon_tests::{Agent, content, effects, owner, rule, text};
 use serde_json::{Value, json};
+
+use crate::Hall;
 
 /// A hall with three agents, and a thread of the first that the second has joined.
 pub(crate) fn hall() -> (Hall, [Agent; 3], String) {
@@ -520,8 +522,9 @@ fn a_thread_that_loses_its_last_governor_by_a_deactivation_closes_in_the_same_fa
     hall.ok(&owner(), "agent_deactivate", json!({"agent": alice.id}));
     let facts = hall.facts(&thread);
     assert_eq!(facts.len(), before + 1);
-    let kinds: Vec<_> =
-        facts[before]["event"]["payload"]["effects"].as_array().unwrap().iter().map(|e| text(&e["kind"])).collect();
+    let kinds = facts[before]["event"]["payload"]["effects"].as_array().unwrap().iter().map(|e| text(&e["kind"]));
+    // Which host orders the log from then on is another matter.
+    let kinds: Vec<_> = kinds.filter(|kind| kind != "epoch_began").collect();
     assert_eq!(kinds, ["membership_ended", "obligation_ended", "admission_voided", "thread_closed"]);
     assert_eq!(thread_state(&mut hall, &bob, &thread), "closed");
     assert_eq!(hall.turn(&carol), []);

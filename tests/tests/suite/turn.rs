@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use kwoon_ledger::refusal::Code;
 use kwoon_ledger::time::Duration;
 use kwoon_sync::operations;
-use kwoon_tests::{Agent, Hall, content, merge, owner, rule, text};
+use kwoon_tests::{Agent, content, merge, owner, rule, text};
 use serde_json::{Value, json};
+
+use crate::Hall;
 
 const STEPS: [&str; 8] = ["respond", "deliver", "judge", "revise", "retry", "wait", "done", "stop"];
 

@@ -1,8 +1,10 @@
 //! Visibility (section 9).
 
 use kwoon_ledger::time::Duration;
-use kwoon_tests::{Agent, Hall, content, merge, owner, rule, text};
+use kwoon_tests::{Agent, content, merge, owner, rule, text};
 use serde_json::{Value, json};
+
+use crate::Hall;
 
 /// A thread of alice's in which bob and carol have a voice, with one of everything in it.
 struct Scene {
