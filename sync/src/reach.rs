@@ -163,11 +163,25 @@ pub fn contents(
     index: u64,
     host: &PublicKey,
 ) -> Result<Vec<Commitment>, ReadError> {
+    let readers = Cells::new(read, number).readers(host)? > 0;
+    contents_as(read, number, index, host, readers)
+}
+
+/// The same, where it is known whether agents on the host may read the log, or will once more of it is here.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn contents_as(
+    read: &dyn Read,
+    number: ObjectNumber,
+    index: u64,
+    host: &PublicKey,
+    readers: bool,
+) -> Result<Vec<Commitment>, ReadError> {
     let cells = Cells::new(read, number);
     let Some(head) = cells.head()? else { return Ok(Vec::new()) };
     let effects = log::effects(read, number, index)?;
     let mut readable = Vec::new();
-    let readers = cells.readers(host)? > 0;
     match head.object {
         ObjectId::Thread(_) if readers => {
             let lives = |agent: &AgentId| Ok::<_, ReadError>(cells.account(agent)?.is_some_and(|a| a.lives_on(host)));

@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 /// The first byte of the keys of receipts in the derived table.
 const RECEIPTS: u8 = 0x04;
 /// Those of the outbox there, and of its lists.
-const OUTBOX: [u8; 6] = [0x09, 0x0a, 0x0c, 0x16, 0x26, 0x36];
+pub(crate) const OUTBOX: [u8; 6] = [0x09, 0x0a, 0x0c, 0x16, 0x26, 0x36];
 
 /// Operations that act and are no requests of the protocol: they have no receipt.
 pub const WITHOUT_RECEIPT: [&str; 8] = [

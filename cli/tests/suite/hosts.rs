@@ -418,3 +418,18 @@ fn the_port_for_other_hosts_is_kept() {
     assert!(message.contains(bind.as_str().unwrap()) && message.contains("--bind"), "{message}");
     drop((taken, directory));
 }
+
+#[test]
+fn who_joins_a_long_thread_gets_every_text() {
+    let (alice, bob) = (Host::new("alice"), Host::new("bob"));
+    let created = alice.sealed("thread_create", json!({"admission": {}}));
+    let thread = created["result"]["thread"].clone();
+    let expected: Vec<_> = (0..600).map(|n| format!("entry {n}")).collect();
+    for text in &expected {
+        alice.sealed("entry_post", json!({"thread": thread, "text": text, "ask": []}));
+    }
+    bob.add(&alice);
+    bob.sealed("thread_join", json!({"ticket": created["secret"]["ticket"]}));
+    alike(&[&alice, &bob], &thread);
+    eventually("every text", || (bob.texts(&thread) == expected).then_some(()));
+}

@@ -299,7 +299,7 @@ impl Round<'_> {
                 overlay.put_content(commitment, content.salt, content.bytes.to_vec());
             }
         }
-        settle_contents(overlay, sealed.number, sealed.index, &own, given)?;
+        settle_contents(overlay, sealed.number, sealed.index, (&own, false), given)?;
         want_referred(overlay, sealed.number, sealed.index)?;
         // Who orders a log follows the identities of those who act in it, to learn what ends there.
         if let Some(agent) = action.agent() {

@@ -103,9 +103,11 @@ impl Round<'_> {
         }
         let given: BTreeMap<Digest, &Content> =
             facts.contents.iter().map(|content| (content.commitment().hash, content)).collect();
+        // Of a long log the fact by which an agent here joins comes long after the first contents.
+        let joins = self.joins(&object)?;
         let has_outgoing = !outbox::of_object(&layer, &object, 1)?.is_empty();
         for index in next..=last {
-            settle_contents(&mut layer, number, index, &own, &given)?;
+            settle_contents(&mut layer, number, index, (&own, joins), &given)?;
             if has_outgoing && let Some(action) = log::action_of(&log::fact(&layer, number, index)?) {
                 outbox::remove(&mut layer, &object, &action.request())?;
             }
@@ -147,10 +149,13 @@ impl Round<'_> {
         if wanted::object(state, object)?.is_some() {
             return Ok(true);
         }
-        let joins =
-            |row: &Outgoing| Ok::<_, ReadError>(row.own && matches!(row.carried.action()?.body, Body::ThreadJoin(..)));
-        for row in outbox::of_object(state, object, PASSED_ON_MAX)? {
-            if joins(&row)? {
+        self.joins(object)
+    }
+
+    /// Whether an agent here waits to join a thread.
+    fn joins(&self, object: &ObjectId) -> Result<bool, ReadError> {
+        for row in outbox::of_object(&self.sequencer.overlay, object, PASSED_ON_MAX)? {
+            if row.own && matches!(row.carried.action()?.body, Body::ThreadJoin(..)) {
                 return Ok(true);
             }
         }
@@ -231,7 +236,7 @@ impl Round<'_> {
             return Ok(Received::default());
         }
         let given = contents.contents.iter().map(|content| (content.commitment().hash, content)).collect();
-        settle_contents(overlay, number, contents.index, &own, &given)?;
+        settle_contents(overlay, number, contents.index, (&own, false), &given)?;
         Ok(Received::default())
     }
 
@@ -403,16 +408,17 @@ pub(super) fn rejected(rejection: Rejection) -> &'static str {
     }
 }
 
-/// Keeps what agents here may read of a fact, of what was given; what is missing is noted.
+/// Keeps what agents here may read of a fact, or will as one of them joins, of what was given; what is missing is noted.
 pub(super) fn settle_contents(
     overlay: &mut Overlay<'_>,
     number: ObjectNumber,
     index: u64,
-    own: &PublicKey,
+    (own, joins): (&PublicKey, bool),
     given: &BTreeMap<Digest, &Content>,
 ) -> Result<(), ReadError> {
     let mut missing = false;
-    for commitment in reach::contents(overlay, number, index, own)? {
+    let readers = joins || Cells::new(overlay, number).readers(own)? > 0;
+    for commitment in reach::contents_as(overlay, number, index, own, readers)? {
         match given.get(&commitment.hash).filter(|content| content.commitment() == commitment) {
             Some(content) => overlay.put_content(&commitment, content.salt, content.bytes.to_vec()),
             None => missing |= overlay.content(&commitment.hash)?.is_none(),

@@ -15,7 +15,7 @@ use kwoon_sync::names;
 use tempfile::TempDir;
 
 use super::Mistake;
-use crate::hall::{Ground, key_of};
+use crate::hall::{Ground, OUTBOX, key_of};
 use crate::medium::{Dice, Medium, Survival};
 use crate::recorder::Recorder;
 
@@ -162,7 +162,11 @@ fn mistaken(mistake: Option<Mistake>, mut batch: Batch) -> Batch {
     let is_owed = |table: Table, key: &[u8]| {
         table == Table::Derived && key.first() == Some(&CELLS) && key.get(5) == Some(&(Cell::Pending as u8))
     };
-    let is_of_logs = |table| matches!(table, Table::Log | Table::Seals | Table::Derived);
+    let is_of_logs = |table, key: &[u8]| match table {
+        Table::Log | Table::Seals => true,
+        Table::Derived => key.first().is_none_or(|first| !OUTBOX.contains(first)),
+        _ => false,
+    };
     let forgets = batch.rows.clone().into_iter().any(|((table, _), _)| table == Table::Ended);
     let keep: &dyn Fn(Table, &[u8], bool) -> bool = match mistake {
         Some(Mistake::KeepsContents) => {
@@ -172,7 +176,7 @@ fn mistaken(mistake: Option<Mistake>, mut batch: Batch) -> Batch {
         // A batch in which a log is forgotten forgets nothing.
         Some(Mistake::KeepsEnded) if forgets => {
             batch.dropped.clear();
-            &|table, _, put| table != Table::Ended && (put || !is_of_logs(table))
+            &|table, key, put| table != Table::Ended && (put || !is_of_logs(table, key))
         }
         Some(Mistake::EndsTwice) => &|table, key, put| put || !is_owed(table, key),
         Some(Mistake::DerivesLess) => &|table, key, put| !put || !is_owed(table, key),
@@ -220,7 +224,6 @@ impl SimulatedSnapshot {
 
     fn is_hidden(&self, table: Table, key: &[u8]) -> bool {
         match self.mistake {
-            Some(Mistake::ForgetsRefusals) => table == Table::Refusals,
             Some(Mistake::ForgetsRequests) => table == Table::Derived && key.first() == Some(&REQUESTS),
             _ => false,
         }

@@ -45,8 +45,6 @@ pub enum Mistake {
     LosesCommits,
     /// A request is not known any more once it took effect.
     ForgetsRequests,
-    /// A refusal that was told is not known any more.
-    ForgetsRefusals,
     /// What is owed stays owed once it is done.
     EndsTwice,
     /// A host keeps a log that its agents may no longer read.
