@@ -200,7 +200,10 @@ impl Simulation {
             return;
         };
         let answer = self.call(node, agent, &operation, &arguments);
-        self.truth.repeated(&answer, &receipt);
+        // A daemon that ended over it has answered nothing.
+        if self.nodes[node].up {
+            self.truth.repeated(&answer, &receipt);
+        }
         self.truth.told(node, agent, &operation, &arguments, &answer);
     }
 

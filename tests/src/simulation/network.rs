@@ -288,6 +288,8 @@ impl Simulation {
         if let Some(before) = before.take() {
             hall.store = before;
         }
+        // What was not acknowledged may have come to the disk all the same.
+        self.look_at(node);
     }
 
     pub(super) fn restart(&mut self, node: usize) {
